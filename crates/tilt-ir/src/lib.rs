@@ -16,6 +16,6 @@ pub use program::{
     Clock, Function, Input, Lambda, Overlap, Program, Reducer, Source, SpanRule, Stream, Temporal,
     Var,
 };
-pub use time::{DurationError, Unit, format_duration, parse_duration};
+pub use time::{DurationError, OPEN, Span, Unit, format_duration, parse_duration};
 pub use types::{DType, Field, FloatWidth, Scalar, Width, round_to};
 pub use typing::TypeError;

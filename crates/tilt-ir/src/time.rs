@@ -70,6 +70,36 @@ impl fmt::Display for Unit {
     }
 }
 
+/// The instant "not known yet": the end of an event that lasts until the run's end.
+pub const OPEN: i64 = i64::MAX;
+
+/// An interval of time `(start, end]`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Span {
+    /// Exclusive.
+    pub start: i64,
+    /// Inclusive.
+    pub end: i64,
+}
+
+impl Span {
+    /// `(start, end]`.
+    pub fn new(start: i64, end: i64) -> Self {
+        Self { start, end }
+    }
+
+    /// Whether `t` lies inside.
+    pub fn contains(self, t: i64) -> bool {
+        self.start < t && t <= self.end
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({}, {}]", self.start, self.end)
+    }
+}
+
 /// Parts a duration is written in: name, nanoseconds. Large first.
 const DURATION_PARTS: [(&str, i128); 8] = [
     ("w", 604_800_000_000_000),

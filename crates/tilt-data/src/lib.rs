@@ -1,0 +1,1 @@
+//! Snapshot buffers of tilt: streams over Arrow arrays.
