@@ -1,6 +1,30 @@
 //! The words of the text form: operators, functions and reductions, each written in one way.
 
-use crate::expr::{Agg, BinaryOp, QuantileMethod, TimePart, UnaryOp};
+use crate::{
+    expr::{Agg, BinaryOp, QuantileMethod, TimePart, UnaryOp},
+    types::{DType, FloatWidth, Width},
+};
+
+/// Words that no variable can be called, because an expression may start or go on with them.
+pub(crate) const RESERVED_WORDS: &[&str] = &[
+    "let", "in", "if", "then", "else", "true", "false", "null", "reduce", "t", "nan", "nanf16",
+    "nanf32", "nanf64", "inf", "inff16", "inff32", "inff64",
+];
+
+/// Number types, which are also the suffixes of number literals.
+pub(crate) const NUMBER_TYPES: &[(&str, DType)] = &[
+    ("i8", DType::Int(Width::W8)),
+    ("i16", DType::Int(Width::W16)),
+    ("i32", DType::Int(Width::W32)),
+    ("i64", DType::Int(Width::W64)),
+    ("u8", DType::UInt(Width::W8)),
+    ("u16", DType::UInt(Width::W16)),
+    ("u32", DType::UInt(Width::W32)),
+    ("u64", DType::UInt(Width::W64)),
+    ("f16", DType::Float(FloatWidth::W16)),
+    ("f32", DType::Float(FloatWidth::W32)),
+    ("f64", DType::Float(FloatWidth::W64)),
+];
 
 /// Operators of one operand that are written as functions.
 pub(crate) const UNARY_FUNCTIONS: &[(&str, UnaryOp)] = &[
@@ -139,6 +163,14 @@ impl BinaryOp {
             .map(|row| row.0)
             .or_else(|| name_in(BINARY_FUNCTIONS, &self))
             .expect("every operator is infix or a function")
+    }
+
+    /// Whether the result is a bool for operands of any scalar type. Comparisons do not chain.
+    pub(crate) fn is_comparison(self) -> bool {
+        matches!(
+            self,
+            Self::Eq | Self::Ne | Self::Lt | Self::Le | Self::Gt | Self::Ge
+        )
     }
 }
 

@@ -1,0 +1,348 @@
+//! What the passes have in common: rebuilding expressions, shifting them in time, replacing bodies, renumbering.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::{
+    expr::{BinaryOp, Bounds, Expr, Window},
+    ids::{Arena, ExprId, FuncId, ReducerId, StreamId, VarId},
+    nullness,
+    program::{Clock, Lambda, Program, Source, Stream},
+    types::{DType, Scalar},
+};
+
+/// Where a node stands: in the body itself, or in the map of a reduction over a stream, where `t` is another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Place {
+    Body,
+    Map(StreamId),
+}
+
+/// Adds a node that a pass knows to be well-typed.
+pub(super) fn add(program: &mut Program, expr: Expr) -> ExprId {
+    program
+        .add(expr)
+        .expect("a pass builds well-typed nodes from well-typed ones")
+}
+
+/// Rebuilds `root` from the leaves up. `visit` sees each node over its new operands and may replace it.
+pub(super) fn rewrite(
+    program: &mut Program,
+    root: ExprId,
+    visit: &mut impl FnMut(&mut Program, Place, &Expr) -> Option<ExprId>,
+) -> ExprId {
+    rewrite_at(program, root, Place::Body, &mut HashMap::new(), visit)
+}
+
+fn rewrite_at(
+    program: &mut Program,
+    id: ExprId,
+    place: Place,
+    memo: &mut HashMap<(ExprId, Place), ExprId>,
+    visit: &mut impl FnMut(&mut Program, Place, &Expr) -> Option<ExprId>,
+) -> ExprId {
+    if let Some(done) = memo.get(&(id, place)) {
+        return *done;
+    }
+    let old = program.expr(id).clone();
+    let inner = match &old {
+        Expr::Reduce { window, .. } => Place::Map(window.stream),
+        _ => place,
+    };
+    let new = old.map_operands(|operand| rewrite_at(program, operand, inner, memo, visit));
+    let result = match visit(program, place, &new) {
+        Some(replacement) => replacement,
+        None if new == old => id,
+        None => add(program, new),
+    };
+    memo.insert((id, place), result);
+    result
+}
+
+/// Rewrites the bodies of all temporal expressions and says whether any changed.
+pub(super) fn rewrite_bodies(
+    program: &mut Program,
+    mut visit: impl FnMut(&mut Program, Place, &Expr) -> Option<ExprId>,
+) -> bool {
+    let streams: Vec<StreamId> = program.temporals().map(|(id, _)| id).collect();
+    let mut changed = false;
+    for id in streams {
+        let body = temporal_body(program, id);
+        let new = rewrite(program, body, &mut visit);
+        changed |= new != body && replace_body(program, id, new);
+    }
+    changed
+}
+
+/// Gives `id` a new body, unless that would change which cells its grid has; says whether it did.
+///
+/// The cells of an `every` clock are those within the range of what the body reads. A body that is φ wherever one of
+/// its reads is, is φ outside that read's range in any case; for any other the reads must stay as they are.
+pub(super) fn replace_body(program: &mut Program, id: StreamId, body: ExprId) -> bool {
+    let temporal = program.streams[id]
+        .as_temporal()
+        .expect("only temporal expressions have bodies");
+    let (clock, old) = (temporal.clock.clone(), temporal.body);
+    if matches!(clock, Clock::Every { .. }) && !same_cells(program, old, body) {
+        return false;
+    }
+    program.redefine(id, clock, body);
+    true
+}
+
+/// Whether two bodies on one grid have values in the same cells as far as the grid's range decides.
+pub(super) fn same_cells(program: &Program, old: ExprId, new: ExprId) -> bool {
+    let reads = |body| {
+        let mut reads = HashSet::new();
+        outer_reads(program, body, &mut |_, expr| {
+            reads.insert(match expr {
+                Expr::Reduce { window, .. } => ReadRange::Window(*window),
+                Expr::Hold {
+                    stream,
+                    offset,
+                    max_age,
+                } => ReadRange::Hold(*stream, *offset, *max_age),
+                Expr::At { stream, offset } | Expr::Edge { stream, offset, .. } => {
+                    ReadRange::Value(*stream, *offset)
+                }
+                Expr::Prev { stream, .. } => ReadRange::Value(*stream, 0),
+                _ => unreachable!("only reads are visited"),
+            });
+        });
+        reads
+    };
+    let bound = |body| is_bound_by_read(program, body);
+    (bound(old) && bound(new)) || reads(old) == reads(new)
+}
+
+/// Whether the body is φ wherever one certain read of it is.
+pub(super) fn is_bound_by_read(program: &Program, body: ExprId) -> bool {
+    let mut reads = Vec::new();
+    outer_reads(program, body, &mut |id, _| reads.push(id));
+    reads
+        .iter()
+        .any(|read| nullness::strict_in(program, body, &|id, _| id == *read))
+}
+
+/// What decides the range of a read.
+#[derive(PartialEq, Eq, Hash)]
+enum ReadRange {
+    Value(StreamId, i64),
+    Hold(StreamId, i64, Option<i64>),
+    Window(Window),
+}
+
+/// Visits the nodes of `root` that read a stream at the body's own `t`; maps are not entered.
+pub(super) fn outer_reads(
+    program: &Program,
+    root: ExprId,
+    visit: &mut impl FnMut(ExprId, &Expr),
+) {
+    fn go(
+        program: &Program,
+        id: ExprId,
+        seen: &mut HashSet<ExprId>,
+        visit: &mut impl FnMut(ExprId, &Expr),
+    ) {
+        if !seen.insert(id) {
+            return;
+        }
+        let expr = program.expr(id);
+        if expr.stream().is_some() {
+            visit(id, expr);
+        } else {
+            expr.for_each_operand(|operand| go(program, operand, seen, visit));
+        }
+    }
+    go(program, root, &mut HashSet::new(), visit);
+}
+
+/// The body of a temporal expression.
+pub(super) fn temporal_body(program: &Program, id: StreamId) -> ExprId {
+    program.streams[id]
+        .as_temporal()
+        .expect("only temporal expressions have bodies")
+        .body
+}
+
+/// A copy of `root` that evaluates `d` ticks later: every read moves by `d`. Variables bound inside are renewed, so that
+/// the copy can stand beside the original. `None` if it counts events from `t`, which cannot be moved.
+pub(super) fn shifted(program: &mut Program, root: ExprId, d: i64) -> Option<ExprId> {
+    let mut movable = true;
+    outer_reads(program, root, &mut |_, expr| {
+        movable &= d == 0
+            || match expr {
+                Expr::Prev { .. } => false,
+                Expr::Reduce { window, .. } => matches!(window.bounds, Bounds::Time { .. }),
+                _ => true,
+            };
+    });
+    if !movable {
+        return None;
+    }
+    let mut renewed: HashMap<VarId, VarId> = HashMap::new();
+    Some(rewrite(program, root, &mut |program, place, expr| {
+        let mut renew = |program: &mut Program, var: VarId| {
+            *renewed.entry(var).or_insert_with(|| {
+                let var = program.vars[var].clone();
+                program.vars.push(var)
+            })
+        };
+        let mut new = expr.clone();
+        match &mut new {
+            Expr::Var(var) => {
+                // Variables of an enclosing scope keep their names; bodies of streams have none.
+                *var = renew(program, *var);
+            }
+            Expr::Let { var, .. } => *var = renew(program, *var),
+            Expr::Time if place == Place::Body && d != 0 => {
+                let t = add(program, Expr::Time);
+                let distance = Expr::Const(Scalar::Int(d), DType::Duration(program.unit));
+                let distance = add(program, distance);
+                new = Expr::Binary(BinaryOp::Add, t, distance);
+            }
+            _ if place != Place::Body || d == 0 => return None,
+            Expr::At { offset, .. } | Expr::Hold { offset, .. } | Expr::Edge { offset, .. } => {
+                *offset = offset.saturating_add(d);
+            }
+            Expr::Reduce { window, .. } => {
+                if let Bounds::Time { lo, hi } = &mut window.bounds {
+                    *lo = lo.map(|lo| lo.saturating_add(d));
+                    *hi = hi.saturating_add(d);
+                }
+            }
+            _ => return None,
+        }
+        Some(add(program, new))
+    }))
+}
+
+/// The program with only the streams of `order`, in that order, and only what they use. Inputs must come along.
+pub(super) fn rebuild(old: &Program, order: &[StreamId]) -> Program {
+    Rebuild {
+        new: Program::new(old.name.clone(), old.unit),
+        streams: order
+            .iter()
+            .enumerate()
+            .map(|(index, id)| (*id, crate::ids::Id::new(index)))
+            .collect(),
+        exprs: HashMap::new(),
+        vars: HashMap::new(),
+        functions: HashMap::new(),
+        reducers: HashMap::new(),
+        old,
+    }
+    .run(order)
+}
+
+struct Rebuild<'a> {
+    old: &'a Program,
+    new: Program,
+    streams: HashMap<StreamId, StreamId>,
+    exprs: HashMap<ExprId, ExprId>,
+    vars: HashMap<VarId, VarId>,
+    functions: HashMap<FuncId, FuncId>,
+    reducers: HashMap<ReducerId, ReducerId>,
+}
+
+impl Rebuild<'_> {
+    fn run(mut self, order: &[StreamId]) -> Program {
+        let mut streams = Arena::default();
+        for id in order {
+            let mut stream = self.old.streams[*id].clone();
+            if let Stream::Temporal(temporal) = &mut stream {
+                temporal.body = self.expr(temporal.body);
+                temporal.clock = self.clock(&temporal.clock);
+            }
+            streams.push(stream);
+        }
+        self.new.streams = streams;
+        self.new.output = self.streams[&self.old.output];
+        self.new
+    }
+
+    fn clock(&self, clock: &Clock) -> Clock {
+        match clock {
+            Clock::At(stream) => Clock::At(self.streams[stream]),
+            Clock::Every { .. } => clock.clone(),
+            Clock::OnChange(sources) => Clock::OnChange(
+                sources
+                    .iter()
+                    .map(|source| with_stream(*source, self.streams[&source.stream()]))
+                    .collect(),
+            ),
+        }
+    }
+
+    fn expr(&mut self, id: ExprId) -> ExprId {
+        if let Some(done) = self.exprs.get(&id) {
+            return *done;
+        }
+        let node = &self.old.exprs[id];
+        let mut expr = node.expr.map_operands(|operand| self.expr(operand));
+        match &mut expr {
+            Expr::At { stream, .. }
+            | Expr::Hold { stream, .. }
+            | Expr::Prev { stream, .. }
+            | Expr::Edge { stream, .. } => *stream = self.streams[stream],
+            Expr::Reduce { window, agg, .. } => {
+                window.stream = self.streams[&window.stream];
+                if let crate::expr::Agg::Custom(reducer) = agg {
+                    *reducer = self.reducer(*reducer);
+                }
+            }
+            Expr::Var(var) | Expr::Let { var, .. } => *var = self.var(*var),
+            Expr::Call { func, .. } => *func = self.function(*func),
+            _ => {}
+        }
+        let new = self.new.exprs.push(crate::expr::Node {
+            expr,
+            dtype: node.dtype.clone(),
+        });
+        self.exprs.insert(id, new);
+        new
+    }
+
+    fn var(&mut self, id: VarId) -> VarId {
+        *self
+            .vars
+            .entry(id)
+            .or_insert_with(|| self.new.vars.push(self.old.vars[id].clone()))
+    }
+
+    fn function(&mut self, id: FuncId) -> FuncId {
+        *self
+            .functions
+            .entry(id)
+            .or_insert_with(|| self.new.functions.push(self.old.functions[id].clone()))
+    }
+
+    fn reducer(&mut self, id: ReducerId) -> ReducerId {
+        if let Some(done) = self.reducers.get(&id) {
+            return *done;
+        }
+        let mut reducer = self.old.reducers[id].clone();
+        reducer.init = self.expr(reducer.init);
+        self.lambda(&mut reducer.acc);
+        reducer.merge.iter_mut().for_each(|l| self.lambda(l));
+        reducer.deacc.iter_mut().for_each(|l| self.lambda(l));
+        self.lambda(&mut reducer.result);
+        let new = self.new.reducers.push(reducer);
+        self.reducers.insert(id, new);
+        new
+    }
+
+    fn lambda(&mut self, lambda: &mut Lambda) {
+        lambda.params.iter_mut().for_each(|v| *v = self.var(*v));
+        lambda.body = self.expr(lambda.body);
+    }
+}
+
+/// The source with another stream.
+pub(super) fn with_stream(mut source: Source, new: StreamId) -> Source {
+    match &mut source {
+        Source::Value { stream, .. }
+        | Source::Hold { stream, .. }
+        | Source::Window { stream, .. } => *stream = new,
+    }
+    source
+}

@@ -1,0 +1,158 @@
+//! Timelines: which streams share their intervals, whether several events of one can be active at once, and how long
+//! an event can last.
+
+use std::collections::HashMap;
+
+use crate::{
+    ids::{Id, StreamId},
+    nullness,
+    program::{Clock, Overlap, Program, Source, SpanRule, Stream},
+};
+
+/// The identity of a list of intervals. Streams with equal timelines combine position by position.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Timeline {
+    /// The rows of an input.
+    Input(StreamId),
+    /// The cells of a grid; `offset` lies in `0..period`.
+    Grid {
+        /// Ticks between grid points.
+        period: i64,
+        /// The least grid point that is not negative.
+        offset: i64,
+    },
+    /// The events of one `on` clock that joins several timelines or shifts one.
+    Own(StreamId),
+}
+
+impl Timeline {
+    /// The timeline of a grid clock.
+    pub fn grid(period: i64, offset: i64) -> Self {
+        Self::Grid {
+            period,
+            offset: offset.rem_euclid(period.max(1)),
+        }
+    }
+}
+
+/// The timeline of every stream of a program, with the facts that follow from the clocks.
+#[derive(Clone, Debug)]
+pub struct Timelines {
+    of: Vec<Timeline>,
+    facts: HashMap<Timeline, Facts>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Facts {
+    bag: bool,
+    stretch: Option<i64>,
+}
+
+impl Timelines {
+    /// Derives the timelines. Ids must be in range and streams in order of definition.
+    pub fn new(program: &Program) -> Self {
+        let mut this = Self {
+            of: Vec::with_capacity(program.streams.len()),
+            facts: HashMap::new(),
+        };
+        for (id, stream) in program.streams.iter() {
+            let timeline = match stream {
+                Stream::Input(_) => Timeline::Input(id),
+                Stream::Temporal(temporal) => this.of_clock(id, &temporal.clock),
+            };
+            if !this.facts.contains_key(&timeline) {
+                let facts = this.derive_facts(program, id, timeline);
+                this.facts.insert(timeline, facts);
+            }
+            this.of.push(timeline);
+        }
+        this
+    }
+
+    /// The timeline of a stream.
+    pub fn of(&self, stream: StreamId) -> Timeline {
+        self.of[stream.index()]
+    }
+
+    /// Whether several events of the timeline may be active at one instant.
+    pub fn is_bag(&self, timeline: Timeline) -> bool {
+        self.facts[&timeline].bag
+    }
+
+    /// By how many ticks the end of an event can lie after an instant at which it is active; `None` if there is no limit.
+    pub fn stretch(&self, timeline: Timeline) -> Option<i64> {
+        self.facts[&timeline].stretch
+    }
+
+    /// The timeline on which a clock ticks event by event, evaluating at the events' ends, or `None` if the clock makes
+    /// events of its own.
+    pub fn aligned(&self, clock: &Clock) -> Option<Timeline> {
+        match clock {
+            Clock::At(stream) => Some(self.of(*stream)),
+            Clock::Every { period, offset } => Some(Timeline::grid(*period, *offset)),
+            Clock::OnChange(sources) => {
+                let mut timelines = sources.iter().map(|source| match source {
+                    Source::Value { stream, offset: 0 } => Some(self.of(*stream)),
+                    _ => None,
+                });
+                let first = timelines.next()??;
+                timelines.all(|other| other == Some(first)).then_some(first)
+            }
+        }
+    }
+
+    fn of_clock(&self, id: StreamId, clock: &Clock) -> Timeline {
+        self.aligned(clock).unwrap_or(Timeline::Own(id))
+    }
+
+    fn derive_facts(&self, program: &Program, id: StreamId, timeline: Timeline) -> Facts {
+        match (timeline, &program.streams[id]) {
+            (Timeline::Grid { period, .. }, _) => Facts {
+                bag: false,
+                stretch: Some(period - 1),
+            },
+            (_, Stream::Input(input)) => Facts {
+                bag: input.overlap != Overlap::Disjoint,
+                stretch: match input.span {
+                    SpanRule::Point => Some(0),
+                    SpanRule::Fixed(d) => Some(d - 1),
+                    SpanRule::UntilNext | SpanRule::Interval => None,
+                },
+            },
+            (_, Stream::Temporal(temporal)) => {
+                let Clock::OnChange(sources) = &temporal.clock else {
+                    unreachable!("only `on` clocks make a timeline of their own")
+                };
+                // An event ends no later than any choice it is made of. A source in which the body is strict is always
+                // among the choices; if there is none, at least one of the others is.
+                let (mut strict, mut any) = (None::<i64>, Some(0i64));
+                for source in sources {
+                    let length = self.source_stretch(*source);
+                    any = any.zip(length).map(|(a, b)| a.max(b));
+                    if let Some(length) = length
+                        && nullness::strict_in_source(program, temporal.body, *source)
+                    {
+                        strict = Some(strict.map_or(length, |s| s.min(length)));
+                    }
+                }
+                Facts {
+                    bag: sources.iter().any(
+                        |s| matches!(s, Source::Value { stream, .. } if self.is_bag(self.of(*stream))),
+                    ),
+                    stretch: strict.or(any),
+                }
+            }
+        }
+    }
+
+    fn source_stretch(&self, source: Source) -> Option<i64> {
+        match source {
+            Source::Value { stream, .. } => self.stretch(self.of(stream)),
+            Source::Hold { max_age, .. } => max_age.map(|age| age - 1),
+            Source::Window { stream, lo, hi } => {
+                let width = hi.checked_sub(lo)?;
+                self.stretch(self.of(stream))?.checked_add(width)
+            }
+        }
+    }
+}

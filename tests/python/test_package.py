@@ -1,0 +1,32 @@
+"""The package around the code."""
+
+import re
+from importlib.metadata import version
+from importlib.resources import files
+
+import pytest
+
+import tilt as tl
+
+
+def test_version_is_that_of_the_distribution() -> None:
+    assert tl.__version__ == version("pytilt")
+
+
+def test_package_is_typed() -> None:
+    assert files(tl).joinpath("py.typed").is_file()
+    assert files(tl).joinpath("_native.pyi").is_file()
+
+
+def test_everything_public_is_documented() -> None:
+    assert tl.__doc__
+    for name in tl.__all__:
+        assert getattr(tl, name).__doc__, name
+
+
+def test_show_versions_names_tilt_and_python(capsys: pytest.CaptureFixture[str]) -> None:
+    tl.show_versions()
+    shown = capsys.readouterr().out
+    assert re.search(rf"^tilt +{re.escape(tl.__version__)} \((debug|release)\)$", shown, re.MULTILINE)
+    assert re.search(r"^python +3\.", shown, re.MULTILINE)
+    assert re.search(r"^pyarrow +\S+", shown, re.MULTILINE)
