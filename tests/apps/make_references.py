@@ -320,7 +320,9 @@ def fraud() -> dict[str, Table]:
         add(t0 + 50 * day + hours * 3_600, "card4", 20.0 + hours)
     edge = t0 + 60 * day
     add(edge, "card4", 900.0)  # the five lie exactly ten days back or closer: just enough history
-    add(t0 + 45 * day, "card5", 5_000.0)  # large, but with too little history
+    for hours in range(4):
+        add(t0 + 55 * day + hours * 3_600, "card5", 60.0 + hours)
+    add(t0 + 56 * day, "card5", 5_000.0)  # large, but with one too few before it
     tx = pd.concat(frames).sort_values(["t", "card"], ignore_index=True)
     assert not tx.duplicated(["t", "card"]).any()
 

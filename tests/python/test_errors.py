@@ -1,6 +1,8 @@
 """What users see when something is wrong."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tilt as tl
 from tilt import _native
@@ -10,11 +12,33 @@ def test_parse_error_points_at_the_place_with_a_caret() -> None:
     line = "  ~y[t] = ~x[t] * * 2.0"
     with pytest.raises(tl.QueryError) as error:
         tl.Program.parse(f"query broken unit s {{\n  input ~x: f64 point\n{line}\n  output ~y\n}}\n")
-    shown = str(error.value).splitlines()
-    assert any("3" in row and str(line.rindex("*") + 1) in row for row in shown), "names line and column"
-    source = next(row for row in shown if line.strip() in row)
-    caret = next(row for row in shown if row.rstrip().endswith("^"))
-    assert source.rindex("*") == caret.index("^"), "the caret is under the second *"
+    headline, source, mark = str(error.value).splitlines()
+    assert headline.startswith(f"error at 3:{line.rindex('*') + 1}: expected ")
+    assert source.endswith(line)
+    assert mark.index("^") == source.rindex("*")
+
+
+def test_everything_the_verifier_finds_is_in_one_message() -> None:
+    with pytest.raises(tl.QueryError) as error:
+        tl.Program.parse("""
+            query q unit s {
+              input ~x: f64 point
+              ~a[t] = reduce sum ~x[t : t-1s]
+              ~b[t] = reduce quantile(2.0) ~x[t-1s : t]
+              output ~b
+            }
+        """)
+    assert "~a" in str(error.value)
+    assert "~b" in str(error.value)
+
+
+@settings(derandomize=True)
+@given(
+    st.lists(st.sampled_from([*"~[]{}():=+-*#.,t", " ", "query", "unit", "s", "input", "x", "f64", "point", "1", "🕰"]))
+)
+def test_no_text_crashes_the_parser(words: list[str]) -> None:
+    with pytest.raises(tl.QueryError):
+        tl.Program.parse(" ".join(words))
 
 
 @pytest.mark.parametrize("text", ["", "query", "\0", "query q unit s { output ~nothing }", "φ" * 10, "🕰"])

@@ -75,8 +75,8 @@ pub fn default_clock(program: &Program, body: ExprId, this: Option<StreamId>) ->
 #[cfg(test)]
 mod tests {
     use crate::{
-        program::{Clock, Program},
         parse::parse,
+        program::{Clock, Program},
     };
 
     /// The clock derived for `~y`, whose body is `body`, as text; `none` where it must be written.
@@ -90,7 +90,10 @@ mod tests {
     }
 
     fn clock_of(program: &Program) -> Option<Clock> {
-        let body = program.streams[program.output].as_temporal().expect("a temporal").body;
+        let body = program.streams[program.output]
+            .as_temporal()
+            .expect("a temporal")
+            .body;
         super::default_clock(program, body, Some(program.output))
     }
 
@@ -128,18 +131,27 @@ mod tests {
             derived("reduce sum ~a[t-10s : t] - reduce sum ~a[#-3 : #]"),
             "at ~a"
         );
-        assert_eq!(derived("reduce sum ~a[t-1s : t] - reduce sum ~b[t-1s : t]"), "none");
+        assert_eq!(
+            derived("reduce sum ~a[t-1s : t] - reduce sum ~b[t-1s : t]"),
+            "none"
+        );
     }
 
     #[test]
     fn maps_do_not_count() {
-        assert_eq!(derived("reduce sum ~a[t-1s : t] map (~a[t] * ~b[t])"), "at ~a");
+        assert_eq!(
+            derived("reduce sum ~a[t-1s : t] map (~a[t] * ~b[t])"),
+            "at ~a"
+        );
     }
 
     #[test]
     fn reads_of_the_stream_itself_do_not_count() {
         assert_eq!(derived("~a[t] + coalesce(~y.prev(1), 0.0)"), "at ~a");
-        assert_eq!(derived("reduce sum ~a[t-1s : t] + reduce sum ~y[t-5s : t-1s]"), "at ~a");
+        assert_eq!(
+            derived("reduce sum ~a[t-1s : t] + reduce sum ~y[t-5s : t-1s]"),
+            "at ~a"
+        );
         assert_eq!(derived("~y.prev(1)"), "none");
     }
 

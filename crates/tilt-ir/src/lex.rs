@@ -205,7 +205,11 @@ fn unknown_character(text: &str, at: usize) -> LexError {
             start: at,
             end: at + c.len_utf8(),
         },
-        message: format!("the character `{}` has no meaning here", c.escape_debug()),
+        message: if c.is_control() {
+            format!("the character U+{:04X} has no meaning here", u32::from(c))
+        } else {
+            format!("the character `{c}` has no meaning here")
+        },
         help: help.map(str::to_owned),
     }
 }

@@ -18,10 +18,10 @@
 use std::{collections::BTreeMap, fmt};
 
 use crate::{
-    expr::{Bounds, Edge, Expr},
+    expr::{Agg, Bounds, Edge, Expr},
     ids::{ExprId, Id, StreamId},
     nullness::{self, Totality},
-    program::{Clock, Program, Source, Stream},
+    program::{Clock, Program, Source, Stream, Temporal},
     time::{Unit, format_duration},
     timeline::{Timeline, Timelines},
 };
@@ -286,20 +286,14 @@ impl Resolver<'_> {
                 (here.clone(), here)
             }
             Stream::Temporal(temporal) => {
-                let mut at_end = Extents::new();
-                self.clock(&temporal.clock, temporal.body, &mut at_end);
-                let place = Place {
-                    aligned: self.timelines.aligned(&temporal.clock),
-                    this: id,
-                };
-                self.expr(temporal.body, place, &mut at_end);
-                if self.reads_itself(id, temporal.body) {
-                    at_end = each(&at_end, |e| Extent { lo: None, ..e });
-                }
-                let stretch = self.timelines.stretch(self.timelines.of(id));
-                let inside = if is_steady(self.program, &self.timelines, temporal.body, &temporal.clock) {
-                    at_end.clone()
+                let aligned = self.timelines.aligned(&temporal.clock);
+                let at_end = self.evaluated(id, temporal, aligned);
+                let steady =
+                    is_steady(self.program, &self.timelines, temporal.body, &temporal.clock);
+                let inside = if steady {
+                    self.evaluated(id, temporal, None)
                 } else {
+                    let stretch = self.stretch(id);
                     each(&at_end, |e| e.union(e.moved(Some(0), stretch)))
                 };
                 (at_end, inside)
@@ -309,19 +303,64 @@ impl Resolver<'_> {
         self.inside.push(inside);
     }
 
+    /// What an event depends on, evaluated at an instant of which it is known that it ends events of `aligned`.
+    fn evaluated(&self, id: StreamId, temporal: &Temporal, aligned: Option<Timeline>) -> Extents {
+        let mut extents = Extents::new();
+        self.clock(&temporal.clock, temporal.body, aligned, &mut extents);
+        let place = Place { aligned, this: id };
+        self.expr(temporal.body, place, &mut extents);
+        if self.reads_itself(id, temporal.body) {
+            extents = each(&extents, |e| Extent { lo: None, ..e });
+        }
+        extents
+    }
+
+    /// By how many ticks the end of an event of `id` can follow an instant inside it. A source without which there is no
+    /// event limits it, however long the others last.
+    fn stretch(&self, id: StreamId) -> Option<i64> {
+        let limit = self.timelines.stretch(self.timelines.of(id));
+        let Some((temporal, Clock::OnChange(sources))) =
+            self.program.streams[id].as_temporal().map(|t| (t, &t.clock))
+        else {
+            return limit;
+        };
+        sources
+            .iter()
+            .filter(|s| nullness::strict_in_source(self.program, temporal.body, **s))
+            .filter_map(|s| self.timelines.source_stretch(*s))
+            .chain(limit)
+            .min()
+    }
+
     /// What the start and end of an event of the clock depend on.
-    fn clock(&self, clock: &Clock, body: ExprId, into: &mut Extents) {
+    fn clock(
+        &self,
+        clock: &Clock,
+        body: ExprId,
+        aligned: Option<Timeline>,
+        into: &mut Extents,
+    ) {
         match clock {
             Clock::Every { .. } => {}
-            Clock::At(stream) => add_all(into, self.at_end[stream.index()].clone()),
+            Clock::At(stream) => {
+                let extents = match aligned {
+                    Some(_) => &self.at_end,
+                    None => &self.inside,
+                };
+                add_all(into, extents[stream.index()].clone());
+            }
             Clock::OnChange(sources) => {
-                let aligned = self.timelines.aligned(clock).is_some();
+                let on_one_timeline = self.timelines.aligned(clock).is_some();
                 for source in sources {
                     let stream = source.stream();
                     let inside = &self.inside[stream.index()];
                     match *source {
-                        Source::Value { offset: 0, .. } if aligned => {
-                            add_all(into, self.at_end[stream.index()].clone());
+                        Source::Value { offset: 0, .. } if on_one_timeline => {
+                            let extents = match aligned {
+                                Some(_) => &self.at_end[stream.index()],
+                                None => inside,
+                            };
+                            add_all(into, extents.clone());
                         }
                         Source::Value { offset, .. } => {
                             let read = each(inside, |e| e.moved(Some(offset), Some(offset)));
@@ -385,7 +424,7 @@ impl Resolver<'_> {
                 let mut read = self.read(*stream, *offset, place);
                 if *edge == Edge::End && self.program.streams[*stream].as_temporal().is_some() {
                     // The end is known only once it is reached.
-                    let stretch = self.timelines.stretch(self.timelines.of(*stream));
+                    let stretch = self.stretch(*stream);
                     read = each(&read, |e| e.union(e.moved(Some(0), stretch)));
                 }
                 add_all(into, read);
@@ -404,23 +443,36 @@ impl Resolver<'_> {
             }
             Expr::Reduce { window, map, .. } => {
                 let stream = window.stream;
-                let mut element = self.inside[stream.index()].clone();
+                let timeline = self.timelines.of(stream);
+                let mut mapped = Extents::new();
                 if let Some(map) = map {
-                    let timeline = self.timelines.of(stream);
-                    let mut at_end = Extents::new();
                     let in_map = Place {
                         aligned: Some(timeline),
                         this: place.this,
                     };
-                    self.expr(*map, in_map, &mut at_end);
+                    self.expr(*map, in_map, &mut mapped);
+                }
+                // At the end of an event, those that intersect a window up to there have ended as well.
+                let ended = place.aligned == Some(timeline) && !self.timelines.is_bag(timeline);
+                if ended
+                    && let Bounds::Time { lo, hi } = window.bounds
+                    && hi <= 0
+                {
+                    let hi = self.stretch(stream).map_or(0, |s| hi.saturating_add(s).min(0));
+                    add_all(&mut mapped, self.at_end[stream.index()].clone());
+                    add_all(into, each(&mapped, |e| e.moved(lo, Some(hi))));
+                    return;
+                }
+                let mut element = self.inside[stream.index()].clone();
+                if let Some(map) = map {
                     let stretch = if is_steady_map(self.program, &self.timelines, *map, stream) {
                         Some(0)
                     } else {
-                        self.timelines.stretch(timeline)
+                        self.stretch(stream)
                     };
                     add_all(
                         &mut element,
-                        each(&at_end, |e| e.union(e.moved(Some(0), stretch))),
+                        each(&mapped, |e| e.union(e.moved(Some(0), stretch))),
                     );
                 }
                 let read = match window.bounds {
@@ -574,7 +626,17 @@ pub(crate) fn is_steady(
     let mut steady = true;
     program.walk(body, &mut |_, expr| {
         steady &= match *expr {
-            Expr::Time | Expr::Reduce { .. } => false,
+            Expr::Time => false,
+            // The set of events in a source window does not change, only how they are clipped.
+            Expr::Reduce { agg, window, .. } => {
+                let clipped = matches!(agg, Agg::Twa | Agg::Integral | Agg::Custom(_));
+                let is_source = |source: &Source| {
+                    matches!(*source, Source::Window { stream, lo, hi }
+                        if stream == window.stream
+                            && window.bounds == Bounds::Time { lo: Some(lo), hi })
+                };
+                !clipped && sources.iter().any(is_source)
+            }
             Expr::At { stream, offset } | Expr::Edge { stream, offset, .. } => {
                 bound(stream, offset)
             }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::{
-    expr::{Agg, BinaryOp, Bounds, Expr},
+    expr::{Agg, BinaryOp, Bounds, Expr, UnaryOp},
     ids::{ExprId, Id, StreamId, VarId},
     program::{Clock, Program, Source, Stream},
     timeline::{Timeline, Timelines},
@@ -63,9 +63,32 @@ fn strict(
             otherwise,
         } => {
             strict(program, *otherwise, target, vars)
-                && (strict(program, *then, target, vars) || strict(program, *cond, target, vars))
+                && (strict(program, *then, target, vars)
+                    || never_true(program, *cond, target, vars))
         }
         Expr::Call { args, .. } => args.iter().any(|e| strict(program, *e, target, vars)),
+    }
+}
+
+/// Whether a condition is false or φ whenever every target is φ.
+fn never_true(
+    program: &Program,
+    id: ExprId,
+    target: &impl Fn(ExprId, &Expr) -> bool,
+    vars: &mut HashMap<VarId, bool>,
+) -> bool {
+    match program.expr(id) {
+        Expr::Unary(UnaryOp::Not, inner) => match program.expr(*inner) {
+            Expr::IsNull(x) => strict(program, *x, target, vars),
+            _ => strict(program, id, target, vars),
+        },
+        Expr::Binary(BinaryOp::And, a, b) => {
+            never_true(program, *a, target, vars) || never_true(program, *b, target, vars)
+        }
+        Expr::Binary(BinaryOp::Or, a, b) => {
+            never_true(program, *a, target, vars) && never_true(program, *b, target, vars)
+        }
+        _ => strict(program, id, target, vars),
     }
 }
 

@@ -10,7 +10,9 @@ use crate::{
     ids::{ExprId, Id, StreamId, VarId},
     lex::{quote_name, quote_text},
     names::{INFIX, QUANTILE_METHODS, RESERVED_WORDS, name_in},
-    program::{Clock, Input, Lambda, Overlap, Program, Reducer, Source, SpanRule, Stream, Temporal},
+    program::{
+        Clock, Input, Lambda, Overlap, Program, Reducer, Source, SpanRule, Stream, Temporal,
+    },
     time::format_duration,
     types::{DType, FloatWidth, Scalar},
 };
@@ -110,9 +112,7 @@ impl Program {
 
     fn window_text(&self, window: Window) -> String {
         let (lo, hi) = match window.bounds {
-            Bounds::Time { lo, hi } => {
-                (lo.map(|lo| self.instant_text(lo)), self.instant_text(hi))
-            }
+            Bounds::Time { lo, hi } => (lo.map(|lo| self.instant_text(lo)), self.instant_text(hi)),
             Bounds::Ordinal { lo, hi } => (lo.map(ordinal_text), ordinal_text(hi)),
         };
         let lo = lo.as_deref().unwrap_or("-inf");
@@ -202,9 +202,12 @@ pub(crate) fn type_text(dtype: &DType) -> String {
 }
 
 fn const_text(scalar: &Scalar, dtype: &DType) -> String {
-    let number = |text: String, bare: &DType| match dtype == bare {
-        true => text,
-        false => format!("{text}{dtype}"),
+    let number = |text: String, bare: &DType| {
+        if dtype == bare {
+            text
+        } else {
+            format!("{text}{dtype}")
+        }
     };
     match (scalar, dtype) {
         (scalar, dtype) if !scalar.fits(dtype) => format!("<{scalar:?}: {dtype}?>"),
@@ -286,6 +289,8 @@ struct Printer<'p> {
     limit: usize,
     /// Variables in scope with the names they are printed under, all different.
     scope: Vec<(VarId, String)>,
+    /// The names in `scope`.
+    used: HashSet<String>,
 }
 
 impl<'p> Printer<'p> {
@@ -295,6 +300,7 @@ impl<'p> Printer<'p> {
             out: String::new(),
             limit,
             scope: Vec::new(),
+            used: HashSet::new(),
         }
     }
 
@@ -360,14 +366,14 @@ impl<'p> Printer<'p> {
         let outer = self.scope.len();
         for var in &lambda.params {
             let name = self.fresh_name(*var);
-            self.scope.push((*var, name));
+            self.bind(*var, name);
         }
         let params: Vec<_> = self.scope[outer..].iter().map(|s| s.1.as_str()).collect();
         self.out
             .push_str(&format!("    {word}({}) = ", params.join(", ")));
         self.expr(lambda.body);
         self.out.push('\n');
-        self.scope.truncate(outer);
+        self.unbind_to(outer);
     }
 
     fn stream(&mut self, id: StreamId) {
@@ -435,10 +441,8 @@ impl<'p> Printer<'p> {
         while let Some(piece) = pending.pop() {
             match piece {
                 Piece::Text(text) => self.out.push_str(&text),
-                Piece::Bind(var, name) => self.scope.push((var, name)),
-                Piece::Unbind => {
-                    self.scope.pop();
-                }
+                Piece::Bind(var, name) => self.bind(var, name),
+                Piece::Unbind => self.unbind_to(self.scope.len().saturating_sub(1)),
                 Piece::Leave(id) => {
                     open.remove(&id);
                 }
@@ -470,13 +474,15 @@ impl<'p> Printer<'p> {
                 },
             }
             if self.out.len() > self.limit {
-                let end = (0..=self.limit).rev().find(|i| self.out.is_char_boundary(*i));
+                let end = (0..=self.limit)
+                    .rev()
+                    .find(|i| self.out.is_char_boundary(*i));
                 self.out.truncate(end.unwrap_or(0));
                 self.out.push('…');
                 break;
             }
         }
-        self.scope.truncate(outer);
+        self.unbind_to(outer);
     }
 
     /// The text of a node with its operands left to print.
@@ -486,14 +492,19 @@ impl<'p> Printer<'p> {
             Expr::Const(scalar, dtype) => vec![Piece::Text(const_text(scalar, dtype))],
             Expr::Null(dtype) => vec![Piece::Text(format!("null({})", type_text(dtype)))],
             Expr::Time => vec![Piece::text("t")],
-            Expr::At { stream, offset } => vec![Piece::Text(program.element_text(*stream, *offset))],
+            Expr::At { stream, offset } => {
+                vec![Piece::Text(program.element_text(*stream, *offset))]
+            }
             Expr::Hold {
                 stream,
                 offset,
                 max_age,
             } => vec![Piece::Text(program.hold_text(*stream, *offset, *max_age))],
             Expr::Prev { stream, n } => {
-                vec![Piece::Text(format!("{}.prev({n})", program.stream_ref(*stream)))]
+                vec![Piece::Text(format!(
+                    "{}.prev({n})",
+                    program.stream_ref(*stream)
+                ))]
             }
             Expr::Edge {
                 stream,
@@ -627,15 +638,24 @@ impl<'p> Printer<'p> {
         }
     }
 
+    fn bind(&mut self, var: VarId, name: String) {
+        self.used.insert(name.clone());
+        self.scope.push((var, name));
+    }
+
+    fn unbind_to(&mut self, outer: usize) {
+        for (_, name) in self.scope.drain(outer..) {
+            self.used.remove(&name);
+        }
+    }
+
     /// A name for `var` that is a word of its own and hides no other variable.
     fn fresh_name(&self, var: VarId) -> String {
         let stem = match self.program.vars.get(var) {
             Some(var) => word_from(&var.name),
             None => format!("unknown{}", var.index()),
         };
-        let is_free = |name: &str| {
-            !RESERVED_WORDS.contains(&name) && self.scope.iter().all(|(_, used)| used != name)
-        };
+        let is_free = |name: &str| !RESERVED_WORDS.contains(&name) && !self.used.contains(name);
         let numbered = (1usize..).map(|i| format!("{stem}_{i}"));
         std::iter::once(stem.clone())
             .chain(numbered)
@@ -669,23 +689,4 @@ fn call(name: &str, args: &[ExprId]) -> Vec<Piece> {
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::parse;
-
-    #[test]
-    fn the_reference_page_example_prints_as_it_is_written() {
-        let text = "query trend unit s {
-  input ~stock: f64 point
-
-  ~sum10[t] = reduce sum ~stock[t-10s : t]
-  ~sum20[t] = reduce sum ~stock[t-20s : t]
-  ~join[t] = ~sum10[t] / 10.0 - ~sum20[t] / 20.0
-  ~filter[t] = if ~join[t] > 0.0 then ~join[t] else null
-
-  output ~filter
-}
-";
-        let program = parse(text).unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!(program.to_string(), text);
-    }
-}
+mod tests;

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 
 use crate::{
     ids::{Id, StreamId},
-    nullness,
     program::{Clock, Overlap, Program, Source, SpanRule, Stream},
 };
 
@@ -21,7 +20,8 @@ pub enum Timeline {
         /// The least grid point that is not negative.
         offset: i64,
     },
-    /// The events of one `on` clock that joins several timelines or shifts one.
+    /// The events of an `on` clock that joins several timelines or shifts one, named by the first stream on it. Equal clocks
+    /// have equal events.
     Own(StreamId),
 }
 
@@ -48,6 +48,16 @@ struct Facts {
     stretch: Option<i64>,
 }
 
+/// Whether two `on` clocks have the same sources.
+fn same_events(a: &Clock, b: &Clock) -> bool {
+    match (a, b) {
+        (Clock::OnChange(a), Clock::OnChange(b)) => {
+            a.len() == b.len() && a.iter().all(|source| b.contains(source))
+        }
+        _ => false,
+    }
+}
+
 impl Timelines {
     /// Derives the timelines. Ids must be in range and streams in order of definition.
     pub fn new(program: &Program) -> Self {
@@ -58,7 +68,15 @@ impl Timelines {
         for (id, stream) in program.streams.iter() {
             let timeline = match stream {
                 Stream::Input(_) => Timeline::Input(id),
-                Stream::Temporal(temporal) => this.of_clock(id, &temporal.clock),
+                Stream::Temporal(temporal) => {
+                    let twin = || {
+                        let known = program.temporals().take_while(|(other, _)| *other < id);
+                        let mut known = known.filter(|(_, t)| same_events(&t.clock, &temporal.clock));
+                        known.next().map_or(id, |(twin, _)| twin)
+                    };
+                    this.aligned(&temporal.clock)
+                        .unwrap_or_else(|| Timeline::Own(twin()))
+                }
             };
             if !this.facts.contains_key(&timeline) {
                 let facts = this.derive_facts(program, id, timeline);
@@ -101,10 +119,6 @@ impl Timelines {
         }
     }
 
-    fn of_clock(&self, id: StreamId, clock: &Clock) -> Timeline {
-        self.aligned(clock).unwrap_or(Timeline::Own(id))
-    }
-
     fn derive_facts(&self, program: &Program, id: StreamId, timeline: Timeline) -> Facts {
         match (timeline, &program.streams[id]) {
             (Timeline::Grid { period, .. }, _) => Facts {
@@ -123,29 +137,22 @@ impl Timelines {
                 let Clock::OnChange(sources) = &temporal.clock else {
                     unreachable!("only `on` clocks make a timeline of their own")
                 };
-                // An event ends no later than any choice it is made of. A source in which the body is strict is always
-                // among the choices; if there is none, at least one of the others is.
-                let (mut strict, mut any) = (None::<i64>, Some(0i64));
-                for source in sources {
-                    let length = self.source_stretch(*source);
-                    any = any.zip(length).map(|(a, b)| a.max(b));
-                    if let Some(length) = length
-                        && nullness::strict_in_source(program, temporal.body, *source)
-                    {
-                        strict = Some(strict.map_or(length, |s| s.min(length)));
-                    }
-                }
+                // An event ends no later than any choice it is made of, and at least one is.
+                let lengths = sources.iter().map(|s| self.source_stretch(*s));
                 Facts {
                     bag: sources.iter().any(
                         |s| matches!(s, Source::Value { stream, .. } if self.is_bag(self.of(*stream))),
                     ),
-                    stretch: strict.or(any),
+                    stretch: lengths
+                        .reduce(|a, b| a.zip(b).map(|(a, b)| a.max(b)))
+                        .flatten(),
                 }
             }
         }
     }
 
-    fn source_stretch(&self, source: Source) -> Option<i64> {
+    /// The ticks by which an event's end can follow an instant at which the source has that choice.
+    pub(crate) fn source_stretch(&self, source: Source) -> Option<i64> {
         match source {
             Source::Value { stream, .. } => self.stretch(self.of(stream)),
             Source::Hold { max_age, .. } => max_age.map(|age| age - 1),

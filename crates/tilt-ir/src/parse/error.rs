@@ -73,7 +73,11 @@ impl ParseError {
 
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error at {}:{}: {}", self.line, self.column, self.message)?;
+        write!(
+            f,
+            "error at {}:{}: {}",
+            self.line, self.column, self.message
+        )?;
         if let Some(found) = &self.found {
             write!(f, ", found {found}")?;
         }
@@ -133,7 +137,12 @@ pub(crate) fn nearest<'c>(
     candidates
         .into_iter()
         .filter(|c| word.len() <= LONGEST && c.len() <= LONGEST && c.len() > 1)
-        .map(|c| (edits(&word, &c.to_lowercase().chars().collect::<Vec<_>>()), c))
+        .map(|c| {
+            (
+                edits(&word, &c.to_lowercase().chars().collect::<Vec<_>>()),
+                c,
+            )
+        })
         .filter(|(distance, _)| *distance <= most)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, c)| c)

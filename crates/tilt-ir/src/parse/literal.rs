@@ -1,13 +1,12 @@
 //! Numbers and `null` whose type comes from what they meet.
 
-use super::{Parsed, Parser, error::ParseError, number_type};
+use super::{Parsed, Parser, error::ParseError, types::number_type};
 use crate::{
     expr::Expr,
     ids::ExprId,
-    lex::Place,
-    time::parse_duration,
+    lex::{Place, TokenKind},
+    time::{Unit, parse_duration},
     types::{DType, FloatWidth, Scalar, round_to},
-    time::Unit,
 };
 
 /// An expression that has been read, with where it stands.
@@ -57,16 +56,19 @@ impl Number<'_> {
         let misfit = || format!("`{text}` does not fit into {dtype}");
         let scalar = match dtype {
             DType::Int(_) | DType::UInt(_) if self.is_float() => {
-                return Err(format!("`{text}` is not an integer, so it cannot be {dtype}"));
+                return Err(format!(
+                    "`{text}` is not an integer, so it cannot be {dtype}"
+                ));
             }
             DType::Int(_) => Scalar::Int(text.parse().map_err(|_| misfit())?),
             DType::UInt(_) => Scalar::UInt(text.parse().map_err(|_| misfit())?),
             DType::Float(width) => Scalar::Float(self.float(*width, &text)?),
             _ => return Err(misfit()),
         };
-        match scalar.fits(dtype) {
-            true => Ok(scalar),
-            false => Err(misfit()),
+        if scalar.fits(dtype) {
+            Ok(scalar)
+        } else {
+            Err(misfit())
         }
     }
 
@@ -85,7 +87,9 @@ impl Number<'_> {
         };
         let bits = width.bits();
         if value.is_infinite() {
-            return Err(format!("`{text}` is too large for f{bits}; write `inf` for infinity"));
+            return Err(format!(
+                "`{text}` is too large for f{bits}; write `inf` for infinity"
+            ));
         }
         if !self.is_float() && text.parse::<i128>().ok() != Some(value as i128) {
             return Err(format!(
@@ -99,7 +103,11 @@ impl Number<'_> {
 impl<'t> Parser<'t> {
     /// A number token, read as a value.
     pub(super) fn number(&mut self, negative: bool) -> Parsed<Operand<'t>> {
-        let first = if negative { self.last_place() } else { self.peek().place };
+        let first = if negative {
+            self.last_place()
+        } else {
+            self.peek().place
+        };
         let token = self.bump();
         let text = self.text_at(token.place);
         let place = first.to(token.place);
@@ -124,7 +132,11 @@ impl<'t> Parser<'t> {
         if !["nan", "inf"].contains(&digits) || !["", "f16", "f32", "f64"].contains(&suffix) {
             return None;
         }
-        let first = if negative { self.last_place() } else { self.peek().place };
+        let first = if negative {
+            self.last_place()
+        } else {
+            self.peek().place
+        };
         let place = first.to(self.bump().place);
         let number = Number { negative, digits };
         Some(match number_type(suffix) {
@@ -161,6 +173,40 @@ impl<'t> Parser<'t> {
                 .error(place, format!("a number cannot end in `{suffix}`"))
                 .help("suffixes are the number types, i8 to f64"),
         }
+    }
+
+    /// An integer with or without a sign.
+    pub(super) fn integer(&mut self, what: &str) -> Parsed<i64> {
+        let first = self.peek().place;
+        let negative = self.at_symbol("-");
+        if negative || self.at_symbol("+") {
+            self.bump();
+        }
+        if self.peek().kind != TokenKind::Number {
+            return Err(self.expected(what));
+        }
+        let token = self.bump();
+        let digits = self.text_at(token.place);
+        let text = if negative {
+            format!("-{digits}")
+        } else {
+            digits.to_owned()
+        };
+        text.parse().map_err(|_| {
+            let place = first.to(token.place);
+            self.error(place, format!("`{text}` is not an integer of 64 bits"))
+        })
+    }
+
+    /// A small natural number.
+    pub(super) fn count(&mut self, what: &str) -> Parsed<u32> {
+        if self.peek().kind != TokenKind::Number {
+            return Err(self.expected(what));
+        }
+        let place = self.bump().place;
+        let text = self.text_at(place);
+        text.parse()
+            .map_err(|_| self.error(place, format!("`{text}` is not an integer of 32 bits")))
     }
 
     /// The node of an operand; a literal without a type of its own takes `dtype` where it can.
@@ -228,7 +274,12 @@ impl<'t> Parser<'t> {
 /// A number token as digits and what follows them.
 fn split_suffix(text: &str) -> (&str, &str) {
     let bytes = text.as_bytes();
-    let digits = |from: usize| from + bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();
+    let digits = |from: usize| {
+        from + bytes[from..]
+            .iter()
+            .take_while(|b| b.is_ascii_digit())
+            .count()
+    };
     let mut end = digits(0);
     if bytes.get(end) == Some(&b'.') {
         end = digits(end + 1);

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::{
     Pass,
     dce::{live_streams, streams_read},
-    rewrite::{Place, add, is_bound_by_read, outer_reads, rewrite, same_cells, shifted},
+    rewrite::{Place, add, outer_reads, rewrite, same_cells, shifted, vanishes},
 };
 use crate::{
     expr::{BinaryOp, Bounds, Expr, UnaryOp},
@@ -90,11 +90,10 @@ fn merge(program: &mut Program, reader: StreamId, producer: StreamId) -> bool {
     if depth(program, body) > MAX_DEPTH / 4 {
         return false;
     }
-    if matches!(clock, Clock::Every { .. }) {
-        let old = temporal(program, reader).body;
-        if !same_cells(program, old, body) {
-            return false;
-        }
+    // A reader that ticked on events of a grid and now ticks on all its cells is φ, or guarded, in the others.
+    let old = temporal(program, reader);
+    if matches!(old.clock, Clock::Every { .. }) && !same_cells(program, old.body, body) {
+        return false;
     }
     program.redefine(reader, clock, body);
     true
@@ -131,13 +130,14 @@ impl Merge {
         }
 
         let uses = Uses::collect(program, reader.body, id)?;
+        // Work that copies would repeat: a reduction, or a join of several timelines.
         let reduces = has_reduction(program, producer.body);
-        if reduces {
+        if reduces || timelines.aligned(&producer.clock).is_none() && !is_shift(&producer.clock) {
             let readers = live_streams(program)
                 .into_iter()
                 .filter(|s| *s != id && streams_read(program, *s).contains(&id))
                 .count();
-            if readers > 1 || program.output == id || uses.offsets.len() > 1 || uses.in_windows {
+            if readers > 1 || program.output == id || uses.offsets.len() > 1 {
                 return None;
             }
         }
@@ -160,7 +160,7 @@ impl Merge {
 
         // Windows over the producer.
         let window_stream = if uses.in_windows {
-            Some(window_stream(&timelines, &totality, &producer, id, &uses)?)
+            Some(window_stream(program, &timelines, &totality, &producer, id, &uses)?)
         } else {
             None
         };
@@ -173,7 +173,7 @@ impl Merge {
         // Where the producer has no event its body must be φ, or be made so.
         let guard = match &sources {
             // A grid has cells only within the range of what its body reads.
-            None if !is_bound_by_read(program, producer.body) => return None,
+            None if !vanishes(program, producer.body) => return None,
             None => false,
             Some(sources) => {
                 let by_itself = sources
@@ -184,7 +184,10 @@ impl Merge {
                 let total = sources.iter().any(|s| totality.is_total(s.stream()));
                 let implied = sources_of(&reader.clock)
                     .is_some_and(|of_reader| of_reader.iter().all(|s| sources.contains(s)));
-                !(by_itself || (here_only && (total || implied)))
+                let unseen = sources
+                    .iter()
+                    .any(|s| nullness::strict_in_source(program, reader.body, *s));
+                !(by_itself || (here_only && (total || implied || unseen)))
             }
         };
         Some(Self {
@@ -214,9 +217,16 @@ impl Merge {
         if sources.iter().all(|s| s.stream() != id) {
             return Some((reader.clock.clone(), false));
         }
-        // The producer's own sources take its place; a grid has none.
-        let replacement = sources_of(&producer.clock)?;
         let on_one_timeline = timelines.aligned(&reader.clock) == Some(timeline);
+        // On one timeline the reader will tick wherever the producer might have had an event.
+        let strict = sources
+            .iter()
+            .any(|s| nullness::strict_in_source(program, reader.body, *s));
+        let guard = on_one_timeline && !strict && !totality.is_total(id);
+        // The producer's own sources take its place; a grid has none and takes the place of them all.
+        let Some(replacement) = sources_of(&producer.clock) else {
+            return on_one_timeline.then(|| (producer.clock.clone(), guard));
+        };
         let mut new: Vec<Source> = Vec::new();
         for source in &sources {
             let Source::Value { stream, offset } = *source else {
@@ -248,11 +258,6 @@ impl Merge {
                 push_new(&mut new, moved(*source, offset));
             }
         }
-        // On one timeline the reader now ticks wherever the producer might have had an event.
-        let strict = sources
-            .iter()
-            .any(|s| nullness::strict_in_source(program, reader.body, *s));
-        let guard = on_one_timeline && !strict && !totality.is_total(id);
         let clock = match new[..] {
             [Source::Value { stream, offset: 0 }] => Clock::At(stream),
             _ => Clock::OnChange(new),
@@ -479,6 +484,11 @@ fn is_aligned(here: Option<Timeline>, timeline: Timeline, offset: i64) -> bool {
     }
 }
 
+/// Whether the clock only moves the events of one timeline.
+fn is_shift(clock: &Clock) -> bool {
+    matches!(clock, Clock::OnChange(sources) if matches!(sources[..], [Source::Value { .. }]))
+}
+
 fn can_shift(program: &Program, body: ExprId) -> bool {
     let mut ok = true;
     outer_reads(program, body, &mut |_, expr| {
@@ -512,6 +522,7 @@ fn depth(program: &Program, root: ExprId) -> usize {
 /// The stream that windows over `producer` can go over instead: it has an event, of the same interval, for each of the
 /// producer's. Windows that count need one for one.
 fn window_stream(
+    program: &Program,
     timelines: &Timelines,
     totality: &Totality,
     producer: &Temporal,
@@ -529,6 +540,17 @@ fn window_stream(
             .find(|s| totality.is_total(*s))?,
     };
     if uses.ordinal && !(totality.is_total(id) && totality.is_total(stream)) {
+        return None;
+    }
+    // A map is evaluated again for each window, so it should read nothing but the event.
+    let mut by_event = true;
+    program.walk(producer.body, &mut |_, expr| {
+        by_event &= match expr {
+            Expr::At { stream, offset } => *offset == 0 && timelines.of(*stream) == timelines.of(id),
+            expr => expr.stream().is_none(),
+        };
+    });
+    if !by_event {
         return None;
     }
     Some(stream)

@@ -75,8 +75,8 @@ pub(super) fn rewrite_bodies(
 
 /// Gives `id` a new body, unless that would change which cells its grid has; says whether it did.
 ///
-/// The cells of an `every` clock are those within the range of what the body reads. A body that is φ wherever one of
-/// its reads is, is φ outside that read's range in any case; for any other the reads must stay as they are.
+/// The cells of an `every` clock are those within the range of what the body reads. Only for a body that [`vanishes`]
+/// without its reads does that make no difference; for any other the reads must stay as they are.
 pub(super) fn replace_body(program: &mut Program, id: StreamId, body: ExprId) -> bool {
     let temporal = program.streams[id]
         .as_temporal()
@@ -110,17 +110,12 @@ pub(super) fn same_cells(program: &Program, old: ExprId, new: ExprId) -> bool {
         });
         reads
     };
-    let bound = |body| is_bound_by_read(program, body);
-    (bound(old) && bound(new)) || reads(old) == reads(new)
+    (vanishes(program, old) && vanishes(program, new)) || reads(old) == reads(new)
 }
 
-/// Whether the body is φ wherever one certain read of it is.
-pub(super) fn is_bound_by_read(program: &Program, body: ExprId) -> bool {
-    let mut reads = Vec::new();
-    outer_reads(program, body, &mut |id, _| reads.push(id));
-    reads
-        .iter()
-        .any(|read| nullness::strict_in(program, body, &|id, _| id == *read))
+/// Whether the body is φ wherever all its reads are: then it has no value outside their range in any case.
+pub(super) fn vanishes(program: &Program, body: ExprId) -> bool {
+    nullness::strict_in(program, body, &|_, expr| expr.stream().is_some())
 }
 
 /// What decides the range of a read.

@@ -7,12 +7,14 @@ use super::{
     dce::{live_streams, streams_read},
     rewrite::{
         Place, add, outer_reads, rebuild, replace_body, rewrite, rewrite_bodies, temporal_body,
+        with_stream,
     },
 };
 use crate::{
     expr::{Agg, BinaryOp, Bounds, Expr, UnaryOp, Window},
     ids::{ExprId, StreamId},
-    program::{Clock, Program, Temporal},
+    nullness::strict_in_source,
+    program::{Clock, Program, Source, Temporal},
     types::DType,
 };
 
@@ -331,9 +333,14 @@ fn read_by_value_only(program: &Program, id: StreamId) -> bool {
         program.walk(temporal.body, &mut |_, expr| {
             by_value &= expr.stream() != Some(id) || matches!(expr, Expr::At { .. }) && reader != id;
         });
+        // A clock that ticks on its changes ticks on more of them with a record, unless the reader is φ there.
         let in_clock = match &temporal.clock {
             Clock::At(stream) => *stream == id,
-            Clock::OnChange(sources) => sources.iter().any(|s| s.stream() == id),
+            Clock::OnChange(sources) => sources.iter().any(|s| {
+                s.stream() == id
+                    && !(matches!(s, Source::Value { .. })
+                        && strict_in_source(program, temporal.body, *s))
+            }),
             Clock::Every { .. } => false,
         };
         // The cells of a grid that reads it depend on its range, which merging may widen.
@@ -381,6 +388,25 @@ fn merge_group(program: &mut Program, group: &[StreamId]) {
         let read = add(program, Expr::At { stream, offset });
         Some(add(program, Expr::Field(read, name.clone())))
     });
+    for id in program.streams.ids().collect::<Vec<_>>() {
+        let Some(temporal) = program.streams[id].as_temporal() else {
+            continue;
+        };
+        let (Clock::OnChange(sources), body) = (&temporal.clock, temporal.body) else {
+            continue;
+        };
+        let mut new: Vec<Source> = Vec::new();
+        for source in sources {
+            let source = match group.contains(&source.stream()) {
+                true => with_stream(*source, merged),
+                false => *source,
+            };
+            if !new.contains(&source) {
+                new.push(source);
+            }
+        }
+        program.redefine(id, Clock::OnChange(new), body);
+    }
     let order: Vec<StreamId> = program
         .streams
         .ids()

@@ -4,14 +4,15 @@ use std::collections::HashMap;
 
 use super::{
     Pass,
-    rewrite::{Place, add, rewrite, rewrite_bodies},
+    rewrite::{Place, add, replace_body, rewrite, temporal_body},
 };
 use crate::{
-    expr::{BinaryOp, Expr, UnaryOp},
-    ids::{ExprId, VarId},
-    nullness::strict_in,
+    expr::{Agg, BinaryOp, Expr, UnaryOp},
+    ids::{ExprId, StreamId, VarId},
+    nullness::{Here, Totality, never_null, strict_in},
     program::Program,
-    types::Scalar,
+    timeline::{Timeline, Timelines},
+    types::{DType, Scalar},
 };
 
 /// Removes operations that change nothing, whatever the data: NaN, infinities, signed zeros and φ included.
@@ -21,6 +22,7 @@ use crate::{
 /// if true then a else b                         =>    a
 /// if !is_null(a) && !is_null(b) then a - b      =>    a - b      (subtraction is strict in φ anyway)
 ///     else null
+/// is_null(e)                                    =>    false      (where the clock or the operators say so)
 /// {p: a, q: b}.p                                =>    a
 /// let v = 2.0 in v * x                          =>    2.0 * x    (also a variable used once, where that is certain to be evaluated)
 /// ```
@@ -32,21 +34,149 @@ impl Pass for Simplify {
     }
 
     fn run(&self, program: &mut Program) -> bool {
+        let streams: Vec<StreamId> = program.temporals().map(|(id, _)| id).collect();
         let mut changed = false;
-        // Each round can expose more; sizes only shrink, so this ends.
-        while rewrite_bodies(program, simplify) {
-            changed = true;
+        for id in streams {
+            // What is known of other streams does not depend on how this one is written.
+            let facts = Facts::new(program, id);
+            loop {
+                let body = temporal_body(program, id);
+                let new = rewrite(program, body, &mut |program, place, expr| {
+                    simplify(program, &facts, place, expr)
+                });
+                let new = drop_guards(program, &facts, new);
+                if new == body || !replace_body(program, id, new) {
+                    break;
+                }
+                changed = true;
+            }
         }
         changed
     }
 }
 
-fn simplify(program: &mut Program, _: Place, expr: &Expr) -> Option<ExprId> {
+/// What is known where a body is evaluated.
+struct Facts {
+    timelines: Timelines,
+    totality: Totality,
+    here: Here,
+    aligned: Option<Timeline>,
+}
+
+impl Facts {
+    fn new(program: &Program, id: StreamId) -> Self {
+        let timelines = Timelines::new(program);
+        let clock = &program.streams[id]
+            .as_temporal()
+            .expect("only temporal expressions are simplified")
+            .clock;
+        Self {
+            totality: Totality::new(program, &timelines),
+            here: Here::of_clock(&timelines, clock),
+            aligned: timelines.aligned(clock),
+            timelines,
+        }
+    }
+
+    fn is_present(&self, program: &Program, place: Place, id: ExprId) -> bool {
+        let in_map;
+        let here = match place {
+            Place::Body => &self.here,
+            Place::Map(stream) => {
+                in_map = Here {
+                    timeline: Some(self.timelines.of(stream)),
+                    present: Some(stream),
+                };
+                &in_map
+            }
+        };
+        never_null(program, &self.timelines, &self.totality, id, here)
+    }
+
+    /// Whether evaluating cannot stop the run: no integer that can overflow its accumulator, no foreign code, no read that can
+    /// meet several values.
+    fn is_infallible(&self, program: &Program, root: ExprId) -> bool {
+        let mut infallible = true;
+        program.walk(root, &mut |id, expr| {
+            infallible &= match expr {
+                Expr::Call { .. } => false,
+                Expr::Reduce { agg, .. } => match agg {
+                    Agg::Sum | Agg::Product => program.dtype(id).is_float(),
+                    Agg::Custom(_) => false,
+                    _ => true,
+                },
+                Expr::At { stream, .. } | Expr::Edge { stream, .. } | Expr::Prev { stream, .. } => {
+                    let timeline = self.timelines.of(*stream);
+                    !self.timelines.is_bag(timeline) || self.aligned == Some(timeline)
+                }
+                _ => true,
+            };
+        });
+        infallible
+    }
+}
+
+/// Removes `if !is_null(x) then e else null` down to `e` in a body that is φ without `x` anyway.
+fn drop_guards(program: &mut Program, facts: &Facts, root: ExprId) -> ExprId {
+    let mut guards = Vec::new();
+    program.walk(root, &mut |id, expr| {
+        if let Some((x, then)) = as_guard(program, expr)
+            && facts.is_infallible(program, then)
+            && is_strict_in_node(program, root, x)
+        {
+            guards.push((id, x));
+        }
+    });
+    let mut root = root;
+    for (guard, x) in guards {
+        let guard = program.expr(guard).clone();
+        let x = program.expr(x).clone();
+        let new = rewrite(program, root, &mut |program, place, expr| {
+            (place == Place::Body && *expr == guard)
+                .then(|| as_guard(program, expr).map(|guard| guard.1))?
+        });
+        // The guard itself may have been what makes the body φ.
+        if strict_in(program, new, &|_, expr| *expr == x) {
+            root = new;
+        }
+    }
+    root
+}
+
+/// The `x` and `e` of `if !is_null(x) then e else null`.
+fn as_guard(program: &Program, expr: &Expr) -> Option<(ExprId, ExprId)> {
+    let Expr::When {
+        cond,
+        then,
+        otherwise,
+    } = expr
+    else {
+        return None;
+    };
+    match (program.expr(*cond), program.expr(*otherwise)) {
+        (Expr::Unary(UnaryOp::Not, null), Expr::Null(_)) => match program.expr(*null) {
+            Expr::IsNull(x) => Some((*x, *then)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn simplify(
+    program: &mut Program,
+    facts: &Facts,
+    place: Place,
+    expr: &Expr,
+) -> Option<ExprId> {
     match expr {
         Expr::Unary(op, a) => match (op, program.expr(*a)) {
             (UnaryOp::Neg, Expr::Unary(UnaryOp::Neg, x))
             | (UnaryOp::Not, Expr::Unary(UnaryOp::Not, x))
             | (UnaryOp::BitNot, Expr::Unary(UnaryOp::BitNot, x)) => Some(*x),
+            (UnaryOp::Not, Expr::Const(Scalar::Bool(v), _)) => {
+                let v = *v;
+                Some(constant(program, !v))
+            }
             _ => None,
         },
         Expr::Binary(op, a, b) => simplify_binary(program, *op, *a, *b),
@@ -55,36 +185,48 @@ fn simplify(program: &mut Program, _: Place, expr: &Expr) -> Option<ExprId> {
             then,
             otherwise,
         } => simplify_when(program, *cond, *then, *otherwise),
-        Expr::IsNull(a) => is_plainly_present(program, *a).then(|| truth(program, false)),
+        Expr::IsNull(a) => facts
+            .is_present(program, place, *a)
+            .then(|| constant(program, false)),
         Expr::Coalesce(a, b) => match (program.expr(*a), program.expr(*b)) {
             (Expr::Null(_), _) => Some(*b),
             (_, Expr::Null(_)) => Some(*a),
-            _ if a == b || is_plainly_present(program, *a) => Some(*a),
+            _ if a == b || facts.is_present(program, place, *a) => Some(*a),
             _ => None,
         },
         Expr::Field(record, name) => match program.expr(*record) {
             Expr::Record(fields) => fields.iter().find(|f| f.0 == *name).map(|f| f.1),
+            Expr::Null(_) => {
+                let dtype = program.type_of(expr).ok()?;
+                Some(add(program, Expr::Null(dtype)))
+            }
+            Expr::When {
+                cond,
+                then,
+                otherwise,
+            } => {
+                let (cond, then, otherwise) = (*cond, *then, *otherwise);
+                let then = add(program, Expr::Field(then, name.clone()));
+                let otherwise = add(program, Expr::Field(otherwise, name.clone()));
+                Some(add(
+                    program,
+                    Expr::When {
+                        cond,
+                        then,
+                        otherwise,
+                    },
+                ))
+            }
             _ => None,
         },
         Expr::Cast(a, to) => (program.dtype(*a) == to).then_some(*a),
-        Expr::Let { var, value, body } => simplify_let(program, *var, *value, *body),
+        Expr::Let { var, value, body } => simplify_let(program, facts, *var, *value, *body),
         _ => None,
     }
 }
 
-fn truth(program: &mut Program, value: bool) -> ExprId {
-    add(
-        program,
-        Expr::Const(Scalar::Bool(value), crate::types::DType::Bool),
-    )
-}
-
-/// Nodes that have a value by their form.
-fn is_plainly_present(program: &Program, id: ExprId) -> bool {
-    matches!(
-        program.expr(id),
-        Expr::Const(..) | Expr::Time | Expr::Record(_) | Expr::IsNull(_)
-    )
+fn constant(program: &mut Program, value: bool) -> ExprId {
+    add(program, Expr::Const(Scalar::Bool(value), DType::Bool))
 }
 
 fn simplify_binary(
@@ -204,6 +346,7 @@ fn is_strict_in_node(program: &Program, root: ExprId, node: ExprId) -> bool {
 
 fn simplify_let(
     program: &mut Program,
+    facts: &Facts,
     var: VarId,
     value: ExprId,
     body: ExprId,
@@ -214,8 +357,7 @@ fn simplify_let(
         Expr::Const(..) | Expr::Null(_) | Expr::Var(_) => true,
         _ => uses.certain == 1 && uses.uncertain == 0,
     };
-    // An unused value could only have failed; whoever computes it would have failed without it too.
-    if uses.certain + uses.uncertain == 0 && is_infallible(program, value) {
+    if uses.certain + uses.uncertain == 0 && facts.is_infallible(program, value) {
         return Some(body);
     }
     if !inline {
@@ -224,15 +366,6 @@ fn simplify_let(
     Some(rewrite(program, body, &mut |_, _, expr| {
         (*expr == Expr::Var(var)).then_some(value)
     }))
-}
-
-/// Whether evaluating cannot stop the run: no reduction that can overflow, no read that can meet several values.
-fn is_infallible(program: &Program, root: ExprId) -> bool {
-    let mut infallible = true;
-    program.walk(root, &mut |_, expr| {
-        infallible &= expr.stream().is_none() && !matches!(expr, Expr::Call { .. });
-    });
-    infallible
 }
 
 /// How often a variable is read, by whether the read is sure to happen at the place of its `let`.

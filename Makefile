@@ -1,0 +1,89 @@
+# Every target sets up what it needs (scripts/setup) and is quick when that is done already.
+# CARGO_TARGET_DIR is honoured throughout; PYTHON names the interpreter that .venv is made from.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv/bin
+PYTHON_CODE := python tests scripts
+FUZZ_SECONDS ?= 20
+
+heading = @printf '\n== %s\n' '$(1)'
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## install LLVM, make .venv, build the Python extension
+	@scripts/setup
+
+.PHONY: demo
+demo: setup ## show what tilt does
+	@cargo run -q --release --example demo -p tilt
+
+.PHONY: build
+build: setup ## build all crates and the Python extension
+	cargo build --workspace
+
+.PHONY: test
+test: test-rust test-python ## run all tests
+
+.PHONY: test-rust
+test-rust: ## run the Rust tests
+	@scripts/setup system python
+	$(call heading,Rust tests)
+	cargo test --workspace
+
+.PHONY: test-python
+test-python: setup ## run the Python tests and doctests
+	$(call heading,Python tests)
+	$(VENV)/pytest
+
+.PHONY: lint
+lint: ## check formatting, lints, types, documentation, lock file and licences
+	@scripts/setup system python
+	$(call heading,Rust: rustfmt · Cargo.lock · clippy · rustdoc)
+	cargo fmt --all --check
+	cargo metadata --locked --format-version 1 >/dev/null
+	cargo clippy --quiet --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS=-Dwarnings cargo doc --quiet --workspace --no-deps
+	$(call heading,Python: ruff · mypy)
+	$(VENV)/ruff check $(PYTHON_CODE)
+	$(VENV)/ruff format --check $(PYTHON_CODE)
+	$(VENV)/mypy
+	$(call heading,Licences)
+	$(VENV)/python scripts/check_licences.py
+
+.PHONY: format
+format: ## format Rust and Python
+	@scripts/setup python
+	cargo fmt --all
+	$(VENV)/ruff check --fix-only --quiet $(PYTHON_CODE)
+	$(VENV)/ruff format $(PYTHON_CODE)
+
+.PHONY: bench
+bench: ## run the benchmarks
+	@scripts/setup system python
+	$(if $(wildcard benches/*.rs),cargo bench -p tilt --bench '*',@echo 'no benchmarks in benches/')
+
+.PHONY: docs
+docs: ## build the API documentation
+	@scripts/setup system python
+	cargo doc --workspace --no-deps
+	@echo "open $${CARGO_TARGET_DIR:-target}/doc/tilt/index.html"
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZ_SECONDS (20) seconds
+	@scripts/setup system fuzz
+	@scripts/fuzz $(FUZZ_SECONDS)
+
+.PHONY: wheel
+wheel: ## build wheel and source distribution into dist/, test the wheel in a clean venv
+	@scripts/setup system python
+	@scripts/wheel
+
+.PHONY: clean
+clean: ## remove everything that was built or installed here
+	cargo clean
+	rm -rf .venv .tools dist fuzz/target python/tilt/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis

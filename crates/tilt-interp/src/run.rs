@@ -1,0 +1,292 @@
+//! Runs: from inputs to the events of a stream, key by key.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
+
+use tilt_ir::{Clock, DType, Input, Program, Span, Stream, StreamId, Temporal, verify};
+
+use crate::{
+    Event, Functions, Inputs, Value,
+    clock::{Grid, Tick, event_ticks},
+    error::{DataError, QueryError, RunError},
+    eval::Evaluator,
+    events::{Row, check_overlap, check_rows, hull},
+    range::Ranges,
+    timeline::{Series, Streams, Timeline, TimelineId},
+    value::Ordered,
+};
+
+/// How many cells a grid may have: seconds over two years, about 3 GB.
+const MAX_CELLS: u128 = 1 << 26;
+
+/// What a run may be told besides its inputs.
+#[derive(Clone, Default, Debug)]
+pub struct Options {
+    /// The run's span; must contain every event. By default the [`hull`] of the inputs.
+    pub span: Option<Span>,
+    /// Emit only the events whose end lies in here. The results are those of the whole run.
+    pub part: Option<Span>,
+    /// The external functions.
+    pub functions: Functions,
+}
+
+/// The output of a program, ordered by end. For keyed inputs these are the rows of [`run_keyed`] without their keys.
+///
+/// # Errors
+/// When the inputs are not what the program declares, or the program has no meaning on them.
+pub fn run(program: &Program, inputs: &Inputs, options: &Options) -> Result<Vec<Event>, RunError> {
+    run_stream(program, inputs, options, program.output)
+}
+
+/// The events of any stream of a program, as [`run`] gives those of its output.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_stream(
+    program: &Program,
+    inputs: &Inputs,
+    options: &Options,
+    stream: StreamId,
+) -> Result<Vec<Event>, RunError> {
+    let rows = run_keys(program, inputs, options, stream)?;
+    Ok(rows.into_iter().map(|(_, event)| event).collect())
+}
+
+/// The output of a program with its keys, ordered by end, then key (φ first), then order within the key. Without a
+/// keyed input every key is φ.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_keyed(
+    program: &Program,
+    inputs: &Inputs,
+    options: &Options,
+) -> Result<Vec<(Value, Event)>, RunError> {
+    run_keys(program, inputs, options, program.output)
+}
+
+fn run_keys(
+    program: &Program,
+    inputs: &Inputs,
+    options: &Options,
+    target: StreamId,
+) -> Result<Vec<(Value, Event)>, RunError> {
+    verify(program).map_err(QueryError::Invalid)?;
+    if !program.streams.contains(target) {
+        return Err(RunError::Internal(format!("{target:?} names no stream")));
+    }
+    let needed = needed(program, target);
+    for (_, input) in program.inputs() {
+        if !inputs.contains_key(&input.name) {
+            let stream = input.name.clone();
+            return Err(DataError::Missing { stream }.into());
+        }
+    }
+    let Some(run) = options.span.or_else(|| hull(inputs)) else {
+        return Ok(Vec::new());
+    };
+    let mut tables = Vec::new();
+    for (id, input) in program.inputs() {
+        let rows = check_rows(input, &inputs[&input.name], run)?;
+        tables.push((id, Table::new(input, rows)));
+    }
+    let keys = keys(&tables);
+    let mut output = Vec::new();
+    for key in keys {
+        let of_key = tables
+            .iter()
+            .map(|(id, table)| (*id, table.of_key(key.as_ref())));
+        let streams = evaluate(program, &needed, of_key.collect(), run, &options.functions)?;
+        let series = &streams[target];
+        for position in series.events() {
+            let Span { start, end } = series.timeline.interval(*position);
+            if options.part.is_none_or(|part| part.contains(end)) {
+                let event = Event::new(start, end, series.value(*position).clone());
+                output.push((key.clone().unwrap_or(Value::Null), event));
+            }
+        }
+    }
+    // Keys come in order and the sort is stable.
+    output.sort_by_key(|(_, event)| event.end);
+    Ok(output)
+}
+
+/// The checked rows of an input.
+enum Table {
+    /// Seen by every key.
+    Shared(Vec<Row>),
+    /// Each key sees its own.
+    Keyed(BTreeMap<Ordered, Vec<Row>>),
+}
+
+impl Table {
+    fn new(input: &Input, rows: Vec<Row>) -> Self {
+        let Some(key) = &input.key else {
+            return Self::Shared(rows);
+        };
+        let field = match &input.dtype {
+            DType::Record(fields) => fields.iter().position(|f| f.name == *key),
+            _ => None,
+        };
+        let field = field.expect("a key is a field of a verified input");
+        let mut by_key: BTreeMap<Ordered, Vec<Row>> = BTreeMap::new();
+        for row in rows {
+            let key = match &row.value {
+                Value::Record(fields) => fields[field].clone(),
+                _ => Value::Null,
+            };
+            by_key.entry(Ordered(key)).or_default().push(row);
+        }
+        Self::Keyed(by_key)
+    }
+
+    fn of_key(&self, key: Option<&Value>) -> Vec<Row> {
+        match (self, key) {
+            (Self::Shared(rows), _) => rows.clone(),
+            (Self::Keyed(by_key), Some(key)) => {
+                let rows = by_key.get(&Ordered(key.clone()));
+                rows.cloned().unwrap_or_default()
+            }
+            (Self::Keyed(_), None) => Vec::new(),
+        }
+    }
+}
+
+/// The keys that occur in any keyed input, in order; the single key `None` if there is no such input.
+fn keys(tables: &[(StreamId, Table)]) -> Vec<Option<Value>> {
+    let mut keyed = false;
+    let mut keys = BTreeSet::new();
+    for (_, table) in tables {
+        if let Table::Keyed(by_key) = table {
+            keyed = true;
+            keys.extend(by_key.keys().cloned());
+        }
+    }
+    if keyed {
+        keys.into_iter().map(|key| Some(key.0)).collect()
+    } else {
+        vec![None]
+    }
+}
+
+/// The streams that `target` depends on, itself included, in order of definition.
+fn needed(program: &Program, target: StreamId) -> Vec<StreamId> {
+    let mut needed = BTreeSet::new();
+    let mut open = vec![target];
+    while let Some(stream) = open.pop() {
+        if !needed.insert(stream) {
+            continue;
+        }
+        if let Stream::Temporal(temporal) = &program.streams[stream] {
+            match &temporal.clock {
+                Clock::OnChange(sources) => open.extend(sources.iter().map(|s| s.stream())),
+                Clock::At(stream) => open.push(*stream),
+                Clock::Every { .. } => {}
+            }
+            program.walk(temporal.body, &mut |_, expr| open.extend(expr.stream()));
+        }
+    }
+    needed.into_iter().collect()
+}
+
+/// Evaluates the needed streams in order of definition, for one key.
+fn evaluate(
+    program: &Program,
+    needed: &[StreamId],
+    inputs: Vec<(StreamId, Vec<Row>)>,
+    run: Span,
+    functions: &Functions,
+) -> Result<Streams, RunError> {
+    let mut streams = Streams::new(program.streams.len());
+    for (id, rows) in inputs {
+        if let Some(input) = program.streams[id].as_input() {
+            check_overlap(input, &rows)?;
+        }
+        let intervals = rows.iter().map(|row| row.span).collect();
+        let mut series = Series::new(Timeline::new(TimelineId::Input(id), intervals));
+        for (position, row) in rows.into_iter().enumerate() {
+            series.set(position, row.value);
+        }
+        streams.insert(id, series);
+    }
+    let temporals: Vec<(StreamId, &Temporal)> = needed
+        .iter()
+        .filter_map(|id| Some((*id, program.streams[*id].as_temporal()?)))
+        .collect();
+    let ranges = Ranges::new(program, needed, run);
+    let grids = grid_timelines(&temporals, &ranges)?;
+    for (id, temporal) in temporals {
+        let (timeline, ticks) = match temporal.clock {
+            Clock::Every { period, offset } => {
+                let grid = Grid::new(period, offset);
+                let timeline = grids.iter().find(|timeline| timeline.id == grid.id());
+                let timeline = Rc::clone(timeline.expect("every grid has a timeline"));
+                let ticks = grid_ticks(&timeline, ranges.of(id));
+                (timeline, ticks)
+            }
+            _ => event_ticks(program, id, temporal, &streams, run),
+        };
+        streams.insert(id, Series::new(timeline));
+        let evaluator = Evaluator {
+            program,
+            functions,
+            run_end: run.end,
+            stream: id,
+        };
+        for Tick { position, bound } in ticks {
+            let value = evaluator.value(temporal.body, position, &bound, &streams)?;
+            streams[id].set(position, value);
+        }
+    }
+    Ok(streams)
+}
+
+/// One timeline for each grid, with the cells of all expressions on it: positions are shared, ranges are not.
+fn grid_timelines(
+    temporals: &[(StreamId, &Temporal)],
+    ranges: &Ranges,
+) -> Result<Vec<Rc<Timeline>>, RunError> {
+    let mut grids: Vec<(Grid, Vec<i128>)> = Vec::new();
+    for (id, temporal) in temporals {
+        let Clock::Every { period, offset } = temporal.clock else {
+            continue;
+        };
+        let grid = Grid::new(period, offset);
+        let cells = grid.cells(ranges.of(*id));
+        let count = (cells.end - cells.start).unsigned_abs();
+        if count > MAX_CELLS {
+            return Err(QueryError::GridTooFine {
+                stream: temporal.name.clone(),
+                cells: count,
+                limit: MAX_CELLS,
+            }
+            .into());
+        }
+        match grids.iter_mut().find(|(other, _)| *other == grid) {
+            Some((_, all)) => all.extend(cells),
+            None => grids.push((grid, cells.collect())),
+        }
+    }
+    let timeline = |(grid, mut cells): (Grid, Vec<i128>)| {
+        cells.sort_unstable();
+        cells.dedup();
+        let intervals = cells.into_iter().map(|number| grid.cell(number)).collect();
+        Timeline::new(grid.id(), intervals)
+    };
+    Ok(grids.into_iter().map(timeline).collect())
+}
+
+/// The cells that intersect the range. Nothing is bound.
+fn grid_ticks(timeline: &Timeline, range: Option<Span>) -> Vec<Tick> {
+    let Some(range) = range else {
+        return Vec::new();
+    };
+    let cells = timeline.between(Some(range.start), range.end);
+    let tick = |position| Tick {
+        position,
+        bound: Vec::new(),
+    };
+    cells.map(tick).collect()
+}

@@ -1,0 +1,27 @@
+"""What to send along with a bug report."""
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+from tilt import _native
+
+
+def show_versions() -> None:
+    """Print the versions of tilt, of Python and of the packages that tilt works with.
+
+    >>> import tilt as tl
+    >>> tl.show_versions()  # doctest: +ELLIPSIS
+    tilt ...
+    """
+    lines = {
+        "tilt": f"{_native.__version__} ({_native.BUILD})",
+        "python": f"{platform.python_version()} ({platform.python_implementation()})",
+        "platform": platform.platform(),
+    }
+    for package in ("numpy", "pandas", "polars", "pyarrow", "pyspark"):
+        try:
+            lines[package] = version(package)
+        except PackageNotFoundError:
+            lines[package] = "not installed"
+    for name, value in lines.items():
+        print(f"{name:<10}{value}")  # noqa: T201

@@ -1,0 +1,91 @@
+"""Programs of the temporal IR."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from tilt import _native
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@final
+class Program:
+    """A query in the temporal IR: immutable, comparable, picklable.
+
+    >>> import tilt as tl
+    >>> program = tl.Program.parse('''
+    ...     query doubled unit s {
+    ...       input ~x: f64 point
+    ...       ~y[t] = ~x[t] * 2.0
+    ...       output ~y
+    ...     }
+    ... ''')
+    >>> program
+    <tilt.Program doubled(~x: f64) -> ~y: f64>
+    >>> program == tl.Program.parse(str(program))
+    True
+    """
+
+    __slots__ = ("_handle",)
+    _handle: _native.Program
+
+    def __init__(self) -> None:
+        """Programs are parsed: see :meth:`parse`."""
+        message = "use tilt.Program.parse(text)"
+        raise TypeError(message)
+
+    @classmethod
+    def parse(cls, text: str) -> Program:
+        """Read a program from its text form (``docs/ir.md``).
+
+        Raises
+        ------
+        QueryError
+            With line, column, the line's text and what was expected instead.
+
+        """
+        program = object.__new__(cls)
+        program._handle = _native.Program.parse(text)
+        return program
+
+    @property
+    def name(self) -> str:
+        """The query's name."""
+        return self._handle.name
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """The type of each input, by name and in order of declaration.
+
+        >>> import tilt as tl
+        >>> tl.Program.parse("query q unit s { input ~x: f64 point output ~x }").inputs
+        {'x': 'f64'}
+        """
+        return dict(self._handle.inputs)
+
+    @property
+    def output(self) -> tuple[str, str]:
+        """Name and type of the result."""
+        return self._handle.output
+
+    def __str__(self) -> str:
+        """Give the canonical text, which :meth:`parse` reads back."""
+        return str(self._handle)
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"~{name}: {dtype}" for name, dtype in self.inputs.items())
+        name, dtype = self.output
+        return f"<tilt.Program {self.name}({inputs}) -> ~{name}: {dtype}>"
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the canonical texts."""
+        return isinstance(other, Program) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __reduce__(self) -> tuple[Callable[[str], Program], tuple[str]]:
+        """Pickle the text: it is the same in every version and process."""
+        return Program.parse, (str(self),)

@@ -1,0 +1,827 @@
+//! Random programs and streams, typed first, from a sequence of choices.
+//!
+//! A generator asks [`Choices`] for numbers below a limit. Past the end of the sequence every answer is 0, which is always the
+//! simplest alternative, so a shorter or smaller sequence makes a simpler program: that is all the shrinking there
+//! is. Property tests take the sequence from proptest, fuzz targets from the fuzzer.
+
+use std::sync::Arc;
+
+use tilt::{
+    interp::{Event, Functions, Inputs, Value},
+    ir::{
+        Agg, BinaryOp, Bounds, Clock, DType, Edge, Expr, ExprId, Field, FloatWidth, FuncId, Function,
+        Input, Lambda, OPEN, Overlap, Program, QuantileMethod, Ratio, Reducer, ReducerId, Scalar,
+        Source, SpanRule, StreamId, TimePart, UnaryOp, Unit, VarId, Width, Window,
+    },
+};
+
+/// The choices that make a program and its data.
+#[derive(Clone)]
+pub struct Choices<'a> {
+    rest: std::slice::Iter<'a, u16>,
+}
+
+impl<'a> Choices<'a> {
+    pub fn new(choices: &'a [u16]) -> Self {
+        Self {
+            rest: choices.iter(),
+        }
+    }
+
+    /// A number below `limit`; 0 once the choices are used up.
+    pub fn below(&mut self, limit: usize) -> usize {
+        match self.rest.next() {
+            Some(choice) => usize::from(*choice) % limit.max(1),
+            None => 0,
+        }
+    }
+
+    /// True once in `n` times, and never for the simplest program.
+    fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == n - 1
+    }
+
+    fn pick<'t, T>(&mut self, items: &'t [T]) -> &'t T {
+        &items[self.below(items.len())]
+    }
+
+    fn offset(&mut self) -> i64 {
+        *self.pick(&[0, -1, -2, -5, 1, -10, 3, -30])
+    }
+}
+
+/// What a program may contain.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Scope {
+    /// `t`, edges and everything else that turns an instant into a value.
+    pub instants: bool,
+}
+
+/// All grid periods divide this, so data can be moved by any multiple of it.
+pub const COMMON_PERIOD: i64 = 60;
+
+/// A random program that verifies.
+pub fn program(choices: &mut Choices, scope: Scope) -> Program {
+    let unit = *choices.pick(&[Unit::Tick, Unit::Second]);
+    let mut maker = Maker {
+        program: Program::new("random", unit),
+        choices,
+        scope,
+        vars: Vec::new(),
+        in_map: false,
+        this: None,
+        function: None,
+        reducer: None,
+    };
+    maker.declarations();
+    for i in 0..1 + maker.choices.below(2) {
+        maker.input(i);
+    }
+    for i in 0..1 + maker.choices.below(4) {
+        maker.temporal(i);
+    }
+    maker.program
+}
+
+/// The functions that random programs call.
+pub fn functions() -> Functions {
+    let mut functions = Functions::default();
+    functions.register("half", |args: &[Value]| match args[0] {
+        // φ for negative numbers, so that calls can lose values.
+        Value::Float(v) if v < 0.0 => Value::Null,
+        Value::Float(v) => Value::Float(v / 2.0),
+        _ => Value::Null,
+    });
+    functions
+}
+
+struct Maker<'c, 'a> {
+    program: Program,
+    choices: &'c mut Choices<'a>,
+    scope: Scope,
+    /// Variables in scope.
+    vars: Vec<VarId>,
+    in_map: bool,
+    /// The stream being defined, if it may read itself.
+    this: Option<StreamId>,
+    function: Option<FuncId>,
+    reducer: Option<ReducerId>,
+}
+
+impl Maker<'_, '_> {
+    fn add(&mut self, expr: Expr) -> ExprId {
+        self.program.add(expr).expect("types first")
+    }
+
+    fn declarations(&mut self) {
+        if self.choices.one_in(4) {
+            self.function = Some(self.program.functions.push(Function {
+                name: "half".to_owned(),
+                params: vec![DType::F64],
+                result: DType::F64,
+            }));
+        }
+        if self.choices.one_in(4) {
+            self.reducer();
+        }
+    }
+
+    /// A weighted mean: `{s: Σ v·length, w: Σ length}`.
+    fn reducer(&mut self) {
+        let time = DType::Timestamp(self.program.unit);
+        let field = |name: &str| Field {
+            name: name.to_owned(),
+            dtype: DType::F64,
+        };
+        let state = DType::Record(vec![field("s"), field("w")]);
+        let zero = self.float(0.0);
+        let record = |this: &mut Self, s, w| {
+            this.add(Expr::Record(vec![("s".to_owned(), s), ("w".to_owned(), w)]))
+        };
+        let init = record(self, zero, zero);
+        let params: Vec<VarId> = [
+            ("st", state.clone()),
+            ("v", DType::F64),
+            ("from", time.clone()),
+            ("to", time),
+        ]
+        .into_iter()
+        .map(|(name, dtype)| self.program.var(name, dtype))
+        .collect();
+        let read: Vec<ExprId> = params.iter().map(|v| self.add(Expr::Var(*v))).collect();
+        let length = self.add(Expr::Binary(BinaryOp::Sub, read[3], read[2]));
+        let length = self.add(Expr::Cast(length, DType::I64));
+        let length = self.add(Expr::Cast(length, DType::F64));
+        let part = self.add(Expr::Binary(BinaryOp::Mul, read[1], length));
+        let s = self.add(Expr::Field(read[0], "s".to_owned()));
+        let w = self.add(Expr::Field(read[0], "w".to_owned()));
+        let (s, w) = (
+            self.add(Expr::Binary(BinaryOp::Add, s, part)),
+            self.add(Expr::Binary(BinaryOp::Add, w, length)),
+        );
+        let acc = record(self, s, w);
+        let last = self.program.var("st", state.clone());
+        let read_last = self.add(Expr::Var(last));
+        let s = self.add(Expr::Field(read_last, "s".to_owned()));
+        let w = self.add(Expr::Field(read_last, "w".to_owned()));
+        let result = self.add(Expr::Binary(BinaryOp::Div, s, w));
+        self.reducer = Some(self.program.reducers.push(Reducer {
+            name: "weighted".to_owned(),
+            input: DType::F64,
+            state,
+            init,
+            acc: Lambda { params, body: acc },
+            merge: None,
+            deacc: None,
+            result: Lambda {
+                params: vec![last],
+                body: result,
+            },
+        }));
+    }
+
+    fn input(&mut self, number: usize) {
+        let dtype = match self.choices.below(8) {
+            0..=3 => DType::F64,
+            4 => DType::I64,
+            5 => DType::Record(vec![
+                Field {
+                    name: "a".to_owned(),
+                    dtype: DType::F64,
+                },
+                Field {
+                    name: "b".to_owned(),
+                    dtype: DType::I64,
+                },
+            ]),
+            6 => self.scalar_type(),
+            _ => DType::Bool,
+        };
+        let span = match self.choices.below(5) {
+            0 | 1 => SpanRule::Point,
+            2 => SpanRule::Fixed(1 + self.choices.below(6) as i64),
+            3 => SpanRule::Interval,
+            _ => SpanRule::UntilNext,
+        };
+        let overlap = match span {
+            SpanRule::UntilNext => Overlap::Disjoint,
+            _ => *self.choices.pick(&[
+                Overlap::Disjoint,
+                Overlap::Disjoint,
+                Overlap::Last,
+                Overlap::First,
+                Overlap::Bag,
+            ]),
+        };
+        self.program.input(Input {
+            name: format!("x{number}"),
+            dtype,
+            unit: self.program.unit,
+            span,
+            period: None,
+            key: None,
+            overlap,
+        });
+    }
+
+    fn temporal(&mut self, number: usize) {
+        let clock = self.clock();
+        let name = format!("s{number}");
+        let dtype = match self.choices.below(6) {
+            0..=2 => DType::F64,
+            3 => DType::I64,
+            4 => DType::Record(vec![
+                Field {
+                    name: "a".to_owned(),
+                    dtype: DType::F64,
+                },
+                Field {
+                    name: "b".to_owned(),
+                    dtype: DType::I64,
+                },
+            ]),
+            _ => self.scalar_type(),
+        };
+        let depth = 1 + self.choices.below(4);
+        if self.choices.one_in(6) {
+            let id = self.program.declare(name, clock.clone(), dtype.clone());
+            self.this = Some(id);
+            let body = self.expr(&dtype, depth);
+            self.this = None;
+            self.program.redefine(id, clock, body);
+        } else {
+            let body = self.expr(&dtype, depth);
+            self.program
+                .define(name, clock, body)
+                .expect("the body is there");
+        }
+    }
+
+    fn clock(&mut self) -> Clock {
+        match self.choices.below(6) {
+            0 | 1 => Clock::At(self.stream()),
+            2 | 3 => Clock::Every {
+                period: *self.choices.pick(&[5, 1, 2, 3, 10, 20]),
+                offset: self.choices.offset(),
+            },
+            _ => {
+                let mut sources = Vec::new();
+                for _ in 0..1 + self.choices.below(3) {
+                    let stream = self.stream();
+                    let source = match self.choices.below(5) {
+                        0..=2 => Source::Value {
+                            stream,
+                            offset: self.choices.offset(),
+                        },
+                        3 => Source::Hold {
+                            stream,
+                            offset: self.choices.offset(),
+                            max_age: self.age(),
+                        },
+                        _ => {
+                            let (lo, hi) = self.bounds();
+                            Source::Window { stream, lo, hi }
+                        }
+                    };
+                    if !sources.contains(&source) {
+                        sources.push(source);
+                    }
+                }
+                Clock::OnChange(sources)
+            }
+        }
+    }
+
+    /// Any stream but the one being defined.
+    fn stream(&mut self) -> StreamId {
+        let known: Vec<StreamId> = self
+            .program
+            .streams
+            .ids()
+            .filter(|id| Some(*id) != self.this)
+            .collect();
+        // The latest first, so that programs grow deep rather than wide.
+        known[known.len() - 1 - self.choices.below(known.len())]
+    }
+
+    fn age(&mut self) -> Option<i64> {
+        *self.choices.pick(&[None, Some(5), Some(1), Some(20)])
+    }
+
+    fn bounds(&mut self) -> (i64, i64) {
+        let hi = *self.choices.pick(&[0, 0, -1, 2, -5]);
+        (hi - *self.choices.pick(&[5, 1, 10, 3, 30]), hi)
+    }
+
+    fn scalar_type(&mut self) -> DType {
+        let unit = self.program.unit;
+        let all = [
+            DType::F64,
+            DType::I64,
+            DType::Bool,
+            DType::F32,
+            DType::Int(Width::W8),
+            DType::UInt(Width::W16),
+            DType::U64,
+            DType::Utf8,
+            DType::Duration(unit),
+            DType::Float(FloatWidth::W16),
+            DType::I32,
+            DType::Timestamp(unit),
+        ];
+        let count = all.len() - usize::from(!self.scope.instants);
+        self.choices.pick(&all[..count]).clone()
+    }
+
+    fn float(&mut self, value: f64) -> ExprId {
+        self.add(Expr::Const(Scalar::Float(value), DType::F64))
+    }
+
+    /// An expression of the type.
+    fn expr(&mut self, dtype: &DType, depth: usize) -> ExprId {
+        if depth == 0 {
+            return self.leaf(dtype);
+        }
+        match self.choices.below(12) {
+            0 | 1 => self.leaf(dtype),
+            2..=5 => self.operator(dtype, depth),
+            6 => {
+                let cond = self.expr(&DType::Bool, depth - 1);
+                let then = self.expr(dtype, depth - 1);
+                let otherwise = self.expr(dtype, depth - 1);
+                self.add(Expr::When {
+                    cond,
+                    then,
+                    otherwise,
+                })
+            }
+            7 => {
+                let (a, b) = (self.expr(dtype, depth - 1), self.expr(dtype, depth - 1));
+                self.add(Expr::Coalesce(a, b))
+            }
+            8 => {
+                let of = self.scalar_type();
+                let value = self.expr(&of, depth - 1);
+                let var = self.program.var("v", of);
+                self.vars.push(var);
+                let body = self.expr(dtype, depth - 1);
+                self.vars.pop();
+                self.add(Expr::Let { var, value, body })
+            }
+            _ => self.reduction(dtype, depth),
+        }
+    }
+
+    fn leaf(&mut self, dtype: &DType) -> ExprId {
+        let known = self
+            .vars
+            .iter()
+            .copied()
+            .find(|v| self.program.vars[*v].dtype == *dtype);
+        match (known, self.choices.below(8)) {
+            (Some(var), 0..=3) => self.add(Expr::Var(var)),
+            (_, 6) => self.constant(dtype),
+            (_, 7) => self.add(Expr::Null(dtype.clone())),
+            _ => self.read(dtype),
+        }
+    }
+
+    fn constant(&mut self, dtype: &DType) -> ExprId {
+        let small = [1, 0, 2, -1, 3, 100, -7];
+        let scalar = match dtype {
+            DType::Bool => Scalar::Bool(self.choices.below(2) == 0),
+            DType::Int(_) | DType::Timestamp(_) | DType::Duration(_) => {
+                Scalar::Int(*self.choices.pick(&small))
+            }
+            DType::UInt(_) => Scalar::UInt(*self.choices.pick(&[1, 0, 2, 200])),
+            DType::Float(_) => Scalar::Float(*self.choices.pick(&[
+                1.0,
+                0.0,
+                -0.0,
+                2.5,
+                -1.0,
+                f64::INFINITY,
+                f64::NAN,
+            ])),
+            DType::Utf8 => Scalar::Str((*self.choices.pick(&["a", "", "b\"\n", "é"])).to_owned()),
+            DType::Record(fields) => {
+                let fields = fields.clone();
+                let values = fields
+                    .iter()
+                    .map(|f| (f.name.clone(), self.constant(&f.dtype)))
+                    .collect();
+                return self.add(Expr::Record(values));
+            }
+            DType::List(_) => return self.add(Expr::Null(dtype.clone())),
+        };
+        self.add(Expr::Const(scalar, dtype.clone()))
+    }
+
+    /// A read of a stream of the type, or of a record's field of that type; a constant if there is none.
+    fn read(&mut self, dtype: &DType) -> ExprId {
+        if let (Some(this), false) = (self.this, self.in_map)
+            && self.program.stream_dtype(this) == dtype
+            && self.choices.below(2) == 0
+        {
+            return self.own_past(this);
+        }
+        let candidates: Vec<(StreamId, Option<String>)> = self
+            .program
+            .streams
+            .ids()
+            .rev()
+            .filter(|id| Some(*id) != self.this)
+            .filter_map(|id| match self.program.stream_dtype(id) {
+                found if found == dtype => Some((id, None)),
+                DType::Record(fields) => fields
+                    .iter()
+                    .find(|f| f.dtype == *dtype)
+                    .map(|f| (id, Some(f.name.clone()))),
+                _ => None,
+            })
+            .collect();
+        if candidates.is_empty() {
+            return match dtype {
+                DType::Timestamp(_) if self.scope.instants => self.add(Expr::Time),
+                DType::Record(fields) => {
+                    let fields = fields.clone();
+                    let values = fields
+                        .iter()
+                        .map(|f| (f.name.clone(), self.read(&f.dtype)))
+                        .collect();
+                    self.add(Expr::Record(values))
+                }
+                _ => self.constant(dtype),
+            };
+        }
+        let (stream, field) = self.choices.pick(&candidates).clone();
+        let read = match self.choices.below(8) {
+            0..=3 => Expr::At { stream, offset: 0 },
+            4 => Expr::At {
+                stream,
+                offset: self.choices.offset(),
+            },
+            5 => Expr::Hold {
+                stream,
+                offset: self.choices.offset(),
+                max_age: self.age(),
+            },
+            6 => Expr::Prev {
+                stream,
+                n: self.choices.below(3) as u32,
+            },
+            _ => Expr::At { stream, offset: -1 },
+        };
+        let read = self.add(read);
+        match field {
+            Some(name) => self.add(Expr::Field(read, name)),
+            None => read,
+        }
+    }
+
+    fn own_past(&mut self, stream: StreamId) -> ExprId {
+        let back = -1 - self.choices.below(5) as i64;
+        let read = match self.choices.below(3) {
+            0 => Expr::Prev {
+                stream,
+                n: 1 + self.choices.below(2) as u32,
+            },
+            1 => Expr::At {
+                stream,
+                offset: back,
+            },
+            _ => Expr::Hold {
+                stream,
+                offset: back,
+                max_age: self.age(),
+            },
+        };
+        self.add(read)
+    }
+
+    fn operator(&mut self, dtype: &DType, depth: usize) -> ExprId {
+        use BinaryOp::*;
+        let below = depth - 1;
+        let expr = match dtype {
+            DType::Bool => match self.choices.below(6) {
+                0 | 1 => {
+                    let op = *self.choices.pick(&[Gt, Lt, Eq, Ne, Le, Ge]);
+                    let of = self.scalar_type();
+                    Expr::Binary(op, self.expr(&of, below), self.expr(&of, below))
+                }
+                2 => {
+                    let op = *self.choices.pick(&[And, Or, Xor]);
+                    Expr::Binary(op, self.expr(dtype, below), self.expr(dtype, below))
+                }
+                3 => Expr::Unary(UnaryOp::Not, self.expr(dtype, below)),
+                4 => {
+                    let op = *self
+                        .choices
+                        .pick(&[UnaryOp::IsNan, UnaryOp::IsFinite, UnaryOp::IsInfinite]);
+                    Expr::Unary(op, self.expr(&DType::F64, below))
+                }
+                _ => {
+                    let of = self.scalar_type();
+                    Expr::IsNull(self.expr(&of, below))
+                }
+            },
+            DType::Float(_) => match self.choices.below(8) {
+                0..=3 => {
+                    let op = *self.choices.pick(&[Add, Sub, Mul, Div, Min, Max, Rem, Pow]);
+                    Expr::Binary(op, self.expr(dtype, below), self.expr(dtype, below))
+                }
+                4 | 5 => {
+                    let op = *self.choices.pick(&[
+                        UnaryOp::Neg,
+                        UnaryOp::Abs,
+                        UnaryOp::Sqrt,
+                        UnaryOp::Floor,
+                        UnaryOp::Round,
+                        UnaryOp::Sign,
+                        UnaryOp::Exp,
+                        UnaryOp::Sin,
+                    ]);
+                    Expr::Unary(op, self.expr(dtype, below))
+                }
+                6 if *dtype == DType::F64 => match self.function {
+                    Some(func) => Expr::Call {
+                        func,
+                        args: vec![self.expr(dtype, below)],
+                    },
+                    None => Expr::Clip {
+                        value: self.expr(dtype, below),
+                        lo: self.constant(dtype),
+                        hi: self.expr(dtype, below),
+                    },
+                },
+                _ => {
+                    let from = self.choices.pick(&[DType::I64, DType::F32, DType::U64]).clone();
+                    Expr::Cast(self.expr(&from, below), dtype.clone())
+                }
+            },
+            DType::Int(_) | DType::UInt(_) => match self.choices.below(8) {
+                0..=4 => {
+                    let op = *self.choices.pick(&[
+                        Add, Sub, Mul, Div, Rem, Min, Max, BitAnd, BitOr, BitXor, Shl, Shr, Pow,
+                    ]);
+                    Expr::Binary(op, self.expr(dtype, below), self.expr(dtype, below))
+                }
+                5 => {
+                    let op = *self.choices.pick(&[UnaryOp::Abs, UnaryOp::BitNot, UnaryOp::Sign]);
+                    Expr::Unary(op, self.expr(dtype, below))
+                }
+                6 if *dtype == DType::I32 && self.scope.instants && self.program.unit != Unit::Tick => {
+                    let part = *self.choices.pick(&[
+                        TimePart::Second,
+                        TimePart::Day,
+                        TimePart::Weekday,
+                        TimePart::Year,
+                    ]);
+                    let time = DType::Timestamp(self.program.unit);
+                    Expr::Unary(UnaryOp::Part(part), self.expr(&time, below))
+                }
+                _ => {
+                    let from = self.choices.pick(&[DType::F64, DType::I64, DType::Bool]).clone();
+                    Expr::Cast(self.expr(&from, below), dtype.clone())
+                }
+            },
+            DType::Timestamp(unit) => match self.choices.below(3) {
+                0 => Expr::Time,
+                1 => {
+                    let stream = self.stream();
+                    Expr::Edge {
+                        stream,
+                        offset: self.choices.offset(),
+                        edge: *self.choices.pick(&[Edge::End, Edge::Start]),
+                    }
+                }
+                _ => {
+                    let length = DType::Duration(*unit);
+                    Expr::Binary(Add, self.expr(dtype, below), self.expr(&length, below))
+                }
+            },
+            DType::Duration(_) => {
+                let op = *self.choices.pick(&[Add, Sub, Min, Max, Rem]);
+                Expr::Binary(op, self.expr(dtype, below), self.expr(dtype, below))
+            }
+            DType::Utf8 => {
+                let op = *self.choices.pick(&[Min, Max]);
+                Expr::Binary(op, self.expr(dtype, below), self.expr(dtype, below))
+            }
+            DType::Record(fields) => {
+                let fields = fields.clone();
+                Expr::Record(
+                    fields
+                        .iter()
+                        .map(|f| (f.name.clone(), self.expr(&f.dtype, below)))
+                        .collect(),
+                )
+            }
+            DType::List(_) => Expr::Null(dtype.clone()),
+        };
+        self.add(expr)
+    }
+
+    /// A reduction that gives the type; an operator where there is none.
+    fn reduction(&mut self, dtype: &DType, depth: usize) -> ExprId {
+        let unit = self.program.unit;
+        let q = Ratio::new(*self.choices.pick(&[0.5, 0.0, 1.0, 0.3]));
+        let floats = [
+            Agg::Sum,
+            Agg::Mean,
+            Agg::Min,
+            Agg::Max,
+            Agg::Last,
+            Agg::First,
+            Agg::Var { ddof: 1 },
+            Agg::Std { ddof: 1 },
+            Agg::Std { ddof: 0 },
+            Agg::Rms,
+            Agg::CrestFactor,
+            Agg::Product,
+            Agg::Median,
+            Agg::Quantile {
+                q,
+                method: QuantileMethod::Linear,
+            },
+            Agg::Skew { bias: true },
+            Agg::Kurtosis {
+                fisher: true,
+                bias: false,
+            },
+            Agg::Twa,
+            Agg::Integral,
+            Agg::Slope,
+            Agg::Ewm {
+                alpha: Ratio::new(0.25),
+            },
+            Agg::Mode,
+        ];
+        let (agg, of) = match dtype {
+            DType::Float(FloatWidth::W64) => match self.reducer {
+                Some(reducer) if self.choices.one_in(5) => (Agg::Custom(reducer), DType::F64),
+                _ => (*self.choices.pick(&floats), DType::F64),
+            },
+            DType::Int(Width::W64) => {
+                let of = self.choices.pick(&[DType::I64, DType::F64, DType::Bool]).clone();
+                match (self.choices.below(3), &of) {
+                    (0, _) => (Agg::Len, of),
+                    (1, _) => (Agg::NUnique, of),
+                    (_, DType::F64) => (Agg::Len, of),
+                    _ => (Agg::Sum, of),
+                }
+            }
+            DType::Bool => (*self.choices.pick(&[Agg::Any, Agg::All, Agg::Last]), DType::Bool),
+            DType::Timestamp(_) if self.scope.instants => {
+                (*self.choices.pick(&[Agg::ArgMin, Agg::ArgMax]), DType::F64)
+            }
+            DType::Record(_) => (
+                *self.choices.pick(&[Agg::Last, Agg::First]),
+                dtype.clone(),
+            ),
+            DType::Duration(u) if *u == unit => (Agg::Sum, dtype.clone()),
+            _ => (
+                *self.choices.pick(&[Agg::Max, Agg::Min, Agg::Last, Agg::Mode]),
+                dtype.clone(),
+            ),
+        };
+        let stream = self.stream();
+        let bounds = match self.choices.below(8) {
+            0..=4 => {
+                let (lo, hi) = self.bounds();
+                Bounds::Time { lo: Some(lo), hi }
+            }
+            5 => Bounds::Time { lo: None, hi: 0 },
+            6 => {
+                let hi = *self.choices.pick(&[0, -1, 1]);
+                let width = 1 + self.choices.below(4) as i64;
+                Bounds::Ordinal {
+                    lo: Some(hi - width),
+                    hi,
+                }
+            }
+            _ => Bounds::Ordinal { lo: None, hi: 0 },
+        };
+        // The same window again and again is what sharing is about.
+        let map = match *self.program.stream_dtype(stream) == of && !self.choices.one_in(3) {
+            true => None,
+            false => Some(self.map(stream, &of, depth - 1)),
+        };
+        self.add(Expr::Reduce {
+            agg,
+            window: Window { stream, bounds },
+            map,
+        })
+    }
+
+    fn map(&mut self, stream: StreamId, of: &DType, depth: usize) -> ExprId {
+        let outside = std::mem::replace(&mut self.in_map, true);
+        let dtype = self.program.stream_dtype(stream).clone();
+        let expr = match (&dtype, self.choices.below(3)) {
+            // The event itself, changed a little.
+            (dtype, 0 | 1) if dtype == of && dtype.is_number() => {
+                let value = self.add(Expr::At { stream, offset: 0 });
+                let other = self.constant(of);
+                self.add(Expr::Binary(BinaryOp::Mul, value, other))
+            }
+            (DType::Record(fields), 0 | 1) if fields.iter().any(|f| f.dtype == *of) => {
+                let name = fields
+                    .iter()
+                    .find(|f| f.dtype == *of)
+                    .expect("just found")
+                    .name
+                    .clone();
+                let value = self.add(Expr::At { stream, offset: 0 });
+                self.add(Expr::Field(value, name))
+            }
+            _ => self.expr(of, depth.min(2)),
+        };
+        self.in_map = outside;
+        expr
+    }
+}
+
+/// Random data for the inputs of a program. `base` is where time starts.
+pub fn inputs(choices: &mut Choices, program: &Program, base: i64) -> Inputs {
+    let mut inputs = Inputs::new();
+    for (_, input) in program.inputs() {
+        let events = events(choices, input, base);
+        inputs.insert(input.name.clone(), events);
+    }
+    inputs
+}
+
+fn events(choices: &mut Choices, input: &Input, base: i64) -> Vec<Event> {
+    let count = choices.below(12);
+    let bag = input.overlap != Overlap::Disjoint;
+    let mut events: Vec<Event> = Vec::new();
+    let mut last = base;
+    for _ in 0..count {
+        let gap = *choices.pick(&[1, 2, 0, 5, 1, 10, 33]) as i64;
+        let length = match input.span {
+            SpanRule::Point | SpanRule::UntilNext => 1,
+            SpanRule::Fixed(d) => d,
+            SpanRule::Interval => *choices.pick(&[1, 3, 7, 20]),
+        };
+        // Disjoint events follow each other; those of a bag may overlap but are ordered by end.
+        let end = match bag {
+            true => last + gap,
+            false => last + gap + length - i64::from(gap > 0 && length == 1),
+        };
+        let end = if !bag && end - length < last { last + length } else { end };
+        events.push(Event {
+            start: end - length,
+            end,
+            value: value(choices, &input.dtype),
+        });
+        last = end;
+    }
+    if input.span == SpanRule::UntilNext {
+        for i in 0..events.len() {
+            events[i].end = events.get(i + 1).map_or(OPEN, |next| next.start);
+        }
+    }
+    events
+}
+
+fn value(choices: &mut Choices, dtype: &DType) -> Value {
+    if choices.one_in(8) && dtype.is_scalar() {
+        return Value::Null;
+    }
+    match dtype {
+        DType::Bool => Value::Bool(choices.below(2) == 0),
+        DType::Int(width) => {
+            let max = i64::MAX >> (64 - width.bits());
+            Value::Int(*choices.pick(&[1, 0, 2, -3, 7, 100, -128, max]))
+        }
+        DType::Timestamp(_) | DType::Duration(_) => {
+            Value::Int(*choices.pick(&[0, 5, -3, 86_400, 1_700_000_000]))
+        }
+        DType::UInt(width) => {
+            let max = u64::MAX >> (64 - width.bits());
+            Value::UInt(*choices.pick(&[1, 0, 2, 7, 200, max]))
+        }
+        DType::Float(width) => {
+            let v = *choices.pick(&[
+                1.0,
+                2.0,
+                0.5,
+                -3.25,
+                0.0,
+                -0.0,
+                10.125,
+                1e3,
+                0.1,
+                f64::NAN,
+                f64::INFINITY,
+                1e300,
+            ]);
+            Value::Float(tilt::ir::round_to(*width, v))
+        }
+        DType::Utf8 => Value::Str(Arc::from(*choices.pick(&["a", "b", "", "é", "abc"]))),
+        DType::Record(fields) => {
+            Value::record(fields.iter().map(|f| value(choices, &f.dtype)).collect::<Vec<_>>())
+        }
+        DType::List(_) => Value::Null,
+    }
+}

@@ -1,0 +1,315 @@
+//! Properties that hold for every program and all data. A failure prints the program and its data as text that a golden file
+//! can hold.
+
+use proptest::{prelude::*, test_runner::TestCaseError};
+use tilt::{
+    interp::{self, Event, Inputs, Options, RunError, Value},
+    ir::{
+        self, Halo, Lineage, OPEN, Pipeline, Program, Reach, Span,
+        pass::{PASSES, Pass},
+    },
+};
+
+use crate::{
+    generate::{self, COMMON_PERIOD, Choices, Scope},
+    text::{format_events, format_inputs},
+};
+
+const ANYTHING: Scope = Scope { instants: true };
+const TIMELESS: Scope = Scope { instants: false };
+
+/// Where time starts: also far from zero, where wrapping and rounding would show.
+const BASES: [i64; 4] = [0, -50, 1_700_000_000_000_000_000, -(1 << 61)];
+
+fn choices() -> impl Strategy<Value = Vec<u16>> {
+    prop::collection::vec(any::<u16>(), 0..220)
+}
+
+fn config() -> ProptestConfig {
+    ProptestConfig {
+        failure_persistence: None,
+        max_shrink_iters: 20_000,
+        ..ProptestConfig::default()
+    }
+}
+
+/// A program with its data.
+struct Case {
+    program: Program,
+    inputs: Inputs,
+    options: Options,
+}
+
+impl Case {
+    fn new(choices: &[u16], scope: Scope) -> Self {
+        let mut choices = Choices::new(choices);
+        let base = BASES[choices.below(BASES.len())];
+        let program = generate::program(&mut choices, scope);
+        ir::verify(&program).unwrap_or_else(|e| panic!("the generator made\n{program}\n{e}"));
+        let inputs = generate::inputs(&mut choices, &program, base);
+        let options = Options {
+            span: interp::hull(&inputs),
+            part: None,
+            functions: generate::functions(),
+        };
+        Self {
+            program,
+            inputs,
+            options,
+        }
+    }
+
+    fn run(&self) -> Result<Vec<Event>, RunError> {
+        interp::run(&self.program, &self.inputs, &self.options)
+    }
+
+    /// What `program` gives on the same data must be `expected`.
+    fn must_give(
+        &self,
+        program: &Program,
+        inputs: &Inputs,
+        part: Option<Span>,
+        expected: &[Event],
+        what: &str,
+    ) -> Result<(), TestCaseError> {
+        let options = Options {
+            part,
+            ..self.options.clone()
+        };
+        let found = interp::run(program, inputs, &options).map_err(|e| e.to_string());
+        let same = found
+            .as_ref()
+            .is_ok_and(|f| f.len() == expected.len() && f.iter().zip(expected).all(|(a, b)| a.same(b)));
+        if same {
+            return Ok(());
+        }
+        let found = found.map_or_else(|e| e, |f| format_events(&f));
+        Err(TestCaseError::fail(format!(
+            "{what}\n{}{}\n// gives     {}\n// but here  {found}\n{}",
+            format_inputs(inputs),
+            self.program,
+            format_events(expected),
+            program
+        )))
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn printing_and_parsing_are_inverse(choices in choices()) {
+        let case = Case::new(&choices, ANYTHING);
+        let text = case.program.to_string();
+        let parsed = ir::parse(&text).map_err(|e| TestCaseError::fail(format!("{e}\n{text}")))?;
+        prop_assert_eq!(parsed.to_string(), text.clone());
+        if let Err(error) = ir::verify(&parsed) {
+            return Err(TestCaseError::fail(format!("{error}\n{text}")));
+        }
+        if let Ok(expected) = case.run() {
+            case.must_give(&parsed, &case.inputs, None, &expected, "after printing and parsing")?;
+        }
+    }
+
+    #[test]
+    fn passes_keep_the_meaning(choices in choices()) {
+        let case = Case::new(&choices, ANYTHING);
+        let Ok(expected) = case.run() else { return Ok(()) };
+        for pass in PASSES {
+            let mut program = case.program.clone();
+            Pipeline::of(&[*pass]).run(&mut program);
+            case.must_give(&program, &case.inputs, None, &expected, &format!("after {}", pass.name()))?;
+        }
+        let mut program = case.program.clone();
+        Pipeline::standard().run(&mut program);
+        case.must_give(&program, &case.inputs, None, &expected, "after all passes")?;
+        let text = program.to_string();
+        let parsed = ir::parse(&text).map_err(|e| TestCaseError::fail(format!("{e}\n{text}")))?;
+        prop_assert_eq!(parsed.to_string(), text);
+    }
+
+    #[test]
+    fn parts_of_a_run_need_only_their_halo(choices in choices(), cuts in prop::collection::vec(0.0..1.0f64, 0..4)) {
+        let case = Case::new(&choices, ANYTHING);
+        let Ok(expected) = case.run() else { return Ok(()) };
+        let Some(span) = case.options.span else { return Ok(()) };
+        let mut optimized = case.program.clone();
+        Pipeline::standard().run(&mut optimized);
+        for program in [&case.program, &optimized] {
+            let lineage = Lineage::new(program);
+            for part in parts(span, &cuts) {
+                let inputs = within_halo(&case, program, &lineage, part);
+                let expected: Vec<Event> =
+                    expected.iter().filter(|e| part.contains(e.end)).cloned().collect();
+                case.must_give(program, &inputs, Some(part), &expected, &format!("part {part}"))?;
+            }
+        }
+    }
+
+    #[test]
+    fn moving_the_data_moves_the_result(choices in choices(), k in prop::sample::select(vec![1i64, -3, 1_000_003, 28_000_000_000_000_000])) {
+        let case = Case::new(&choices, TIMELESS);
+        let Ok(expected) = case.run() else { return Ok(()) };
+        let d = k * COMMON_PERIOD;
+        let base = case.options.span.map_or(0, |s| s.start);
+        if base.checked_add(d).is_none_or(|t| t.abs() >= 1 << 61) {
+            return Ok(());
+        }
+        let moved = |event: &Event| Event {
+            start: event.start + d,
+            end: if event.end == OPEN { OPEN } else { event.end + d },
+            value: event.value.clone(),
+        };
+        let inputs: Inputs = case.inputs.iter()
+            .map(|(name, events)| (name.clone(), events.iter().map(moved).collect()))
+            .collect();
+        let case = Case {
+            options: Options { span: interp::hull(&inputs), ..case.options.clone() },
+            ..case
+        };
+        let expected: Vec<Event> = expected.iter().map(moved).collect();
+        case.must_give(&case.program, &inputs, None, &expected, &format!("moved by {d}"))?;
+    }
+
+    #[test]
+    fn a_keyed_run_is_the_run_of_each_key(choices in choices()) {
+        let mut case = Case::new(&choices, ANYTHING);
+        let keyed = key_the_first_record(&mut case.program);
+        let Some(name) = keyed else { return Ok(()) };
+        let Ok(found) = interp::run_keyed(&case.program, &case.inputs, &case.options) else { return Ok(()) };
+        let key_of = |event: &Event| match &event.value {
+            Value::Record(fields) => fields[1].clone(),
+            _ => Value::Null,
+        };
+        let mut keys: Vec<Value> = case.inputs[&name].iter().map(key_of).collect();
+        keys.sort_by(Value::order);
+        keys.dedup_by(|a, b| a.same(b));
+        let mut total = 0;
+        for key in keys {
+            let mut inputs = case.inputs.clone();
+            let rows = inputs.get_mut(&name).expect("the keyed input has data");
+            rows.retain(|event| key_of(event).same(&key));
+            let of_key: Vec<Event> = found.iter()
+                .filter(|(k, _)| k.same(&key))
+                .map(|(_, e)| e.clone())
+                .collect();
+            total += of_key.len();
+            let mut unkeyed = case.program.clone();
+            unkey(&mut unkeyed);
+            case.must_give(&unkeyed, &inputs, None, &of_key, "one key alone")?;
+        }
+        prop_assert_eq!(total, found.len());
+        let order = |(key, event): &(Value, Event)| (event.end, key.clone());
+        prop_assert!(found.windows(2).all(|w| {
+            let (a, b) = (order(&w[0]), order(&w[1]));
+            a.0.cmp(&b.0).then_with(|| a.1.order(&b.1)).is_le()
+        }));
+    }
+}
+
+/// Cuts a run, with everything before and after it, into parts.
+fn parts(span: Span, cuts: &[f64]) -> Vec<Span> {
+    let length = (span.end - span.start) as f64;
+    let mut at: Vec<i64> = cuts
+        .iter()
+        .map(|c| span.start + (c * length * 1.4 - 0.2 * length) as i64)
+        .collect();
+    at.sort_unstable();
+    at.dedup();
+    at.insert(0, i64::MIN);
+    at.push(i64::MAX);
+    at.windows(2).map(|w| Span::new(w[0], w[1])).collect()
+}
+
+/// The events of each input that the lineage says can matter to a part.
+fn within_halo(case: &Case, program: &Program, lineage: &Lineage, part: Span) -> Inputs {
+    let end = case.options.span.map_or(OPEN, |span| span.end);
+    program
+        .inputs()
+        .map(|(id, input)| {
+            let events = &case.inputs[&input.name];
+            let kept = match lineage.halo(id) {
+                None => Vec::new(),
+                Some(halo) => events
+                    .iter()
+                    .filter(|event| {
+                        let ends = event.end.min(end);
+                        ends > earliest(events, end, part, halo)
+                            && event.start < latest(events, end, part, halo)
+                    })
+                    .cloned()
+                    .collect(),
+            };
+            (input.name.clone(), kept)
+        })
+        .collect()
+}
+
+/// How far into the past the halo reaches, by its definition: the walk may cover `ticks`, and skip `events` gaps.
+fn earliest(events: &[Event], span_end: i64, part: Span, halo: Halo) -> i64 {
+    let Reach::Bounded { ticks, events: skips } = halo.lookback else {
+        return i64::MIN;
+    };
+    if part.start == i64::MIN {
+        return i64::MIN;
+    }
+    let ends: Vec<i64> = events.iter().map(|e| e.end.min(span_end)).collect();
+    furthest(part.start, ticks, skips, &|p| {
+        ends.iter().filter(|e| **e <= p).max().map(|e| e - 1)
+    })
+}
+
+fn latest(events: &[Event], span_end: i64, part: Span, halo: Halo) -> i64 {
+    let Reach::Bounded { ticks, events: skips } = halo.lookahead else {
+        return i64::MAX;
+    };
+    if part.end == i64::MAX {
+        return i64::MAX;
+    }
+    let ends: Vec<i64> = events.iter().map(|e| e.end.min(span_end)).collect();
+    // The future is the past of a mirrored time.
+    -furthest(-part.end, ticks, skips, &|p| {
+        ends.iter().filter(|e| **e > -p).min().map(|e| -e)
+    })
+}
+
+/// The least instant that walking `ticks` and `skips` steps by `step` reaches from `from`, in any order. Tried out.
+fn furthest(from: i64, ticks: i64, skips: u64, step: &dyn Fn(i64) -> Option<i64>) -> i64 {
+    let here = from.saturating_sub(ticks);
+    if skips == 0 {
+        return here;
+    }
+    // Time may be spent before a step in any amount; only amounts that change where the step lands matter.
+    let mut best = here;
+    for spent in [0, 1, 2, 3, 4, 5, 6, 10, 15, 20, 25, 30, 35, 40, 50, 60, ticks] {
+        if (0..=ticks).contains(&spent)
+            && let Some(landed) = step(from - spent)
+        {
+            best = best.min(furthest(landed, ticks - spent, skips.min(4) - 1, step));
+        }
+    }
+    best
+}
+
+/// Gives the first record input the key `b`; returns its name.
+fn key_the_first_record(program: &mut Program) -> Option<String> {
+    let id = program
+        .inputs()
+        .find(|(_, input)| input.dtype.field("b").is_some())
+        .map(|(id, _)| id)?;
+    match &mut program.streams[id] {
+        ir::Stream::Input(input) => {
+            input.key = Some("b".to_owned());
+            Some(input.name.clone())
+        }
+        ir::Stream::Temporal(_) => None,
+    }
+}
+
+fn unkey(program: &mut Program) {
+    for id in program.streams.ids().collect::<Vec<_>>() {
+        if let ir::Stream::Input(input) = &mut program.streams[id] {
+            input.key = None;
+        }
+    }
+}
