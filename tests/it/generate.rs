@@ -664,10 +664,10 @@ impl Maker<'_, '_> {
             },
             DType::Int(Width::W64) => {
                 let of = self.choices.pick(&[DType::I64, DType::F64, DType::Bool]).clone();
-                match (self.choices.below(3), &of) {
-                    (0, _) => (Agg::Len, of),
-                    (1, _) => (Agg::NUnique, of),
-                    (_, DType::F64) => (Agg::Len, of),
+                match self.choices.below(3) {
+                    0 => (Agg::Len, of),
+                    1 => (Agg::NUnique, of),
+                    _ if of == DType::F64 => (Agg::Len, of),
                     _ => (Agg::Sum, of),
                 }
             }

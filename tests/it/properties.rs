@@ -6,7 +6,7 @@ use tilt::{
     interp::{self, Event, Inputs, Options, RunError, Value},
     ir::{
         self, Halo, Lineage, OPEN, Pipeline, Program, Reach, Span,
-        pass::{PASSES, Pass},
+        pass::PASSES,
     },
 };
 
@@ -200,10 +200,11 @@ proptest! {
         }
         prop_assert_eq!(total, found.len());
         let order = |(key, event): &(Value, Event)| (event.end, key.clone());
-        prop_assert!(found.windows(2).all(|w| {
+        let sorted = found.windows(2).all(|w| {
             let (a, b) = (order(&w[0]), order(&w[1]));
             a.0.cmp(&b.0).then_with(|| a.1.order(&b.1)).is_le()
-        }));
+        });
+        prop_assert!(sorted);
     }
 }
 

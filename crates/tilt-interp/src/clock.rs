@@ -78,16 +78,11 @@ pub(crate) fn event_ticks(
     (timeline, ticks.collect())
 }
 
-/// The first stream whose `on` clock has these sources in any order: their clocks have the same events.
+/// The first stream whose `on` clock has these sources: equal clocks have equal events.
 fn first_with(program: &Program, id: StreamId, sources: &[Source]) -> StreamId {
-    let same = |temporal: &Temporal| match &temporal.clock {
-        Clock::OnChange(others) => {
-            others.len() == sources.len() && others.iter().all(|other| sources.contains(other))
-        }
-        _ => false,
-    };
+    let same = |clock: &Clock| matches!(clock, Clock::OnChange(others) if others == sources);
     let mut temporals = program.temporals();
-    let twin = temporals.find(|(_, temporal)| same(temporal));
+    let twin = temporals.find(|(_, temporal)| same(&temporal.clock));
     twin.map_or(id, |(twin, _)| twin)
 }
 
@@ -134,8 +129,7 @@ impl Choice {
     }
 }
 
-/// The groups in order of their timelines and offsets, so that it does not matter in which order the sources are written.
-/// Holds and windows come last: of them at most one choice is available at an instant, which decides no order.
+/// The groups in order of the first source of each.
 fn groups(sources: &[Source], streams: &Streams, run: Span) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for source in sources {
@@ -173,7 +167,6 @@ fn groups(sources: &[Source], streams: &Streams, run: Span) -> Vec<Group> {
             },
         });
     }
-    groups.sort_by_key(|group| (group.binds.is_none(), group.binds));
     groups
 }
 

@@ -23,7 +23,7 @@ use crate::{
     nullness::{self, Totality},
     program::{Clock, Program, Source, Stream, Temporal},
     time::{Unit, format_duration},
-    timeline::{Timeline, Timelines},
+    timeline::{Timeline, Timelines, is_aligned},
 };
 
 /// How far one direction reaches.
@@ -496,20 +496,7 @@ impl Resolver<'_> {
 
     /// A read of the event active at `T + offset`.
     fn read(&self, stream: StreamId, offset: i64, place: Place) -> Extents {
-        let at_end = match (place.aligned, self.timelines.of(stream)) {
-            (
-                Some(Timeline::Grid {
-                    period: p,
-                    offset: o,
-                }),
-                Timeline::Grid { period, offset: at },
-            ) => {
-                let distance = i128::from(o) + i128::from(offset) - i128::from(at);
-                p % period == 0 && distance % i128::from(period) == 0
-            }
-            (Some(here), timeline) => offset == 0 && here == timeline,
-            (None, _) => false,
-        };
+        let at_end = is_aligned(place.aligned, self.timelines.of(stream), offset);
         let extents = if at_end { &self.at_end } else { &self.inside };
         each(&extents[stream.index()], |e| {
             e.moved(Some(offset), Some(offset))

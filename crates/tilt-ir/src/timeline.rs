@@ -46,16 +46,7 @@ pub struct Timelines {
 struct Facts {
     bag: bool,
     stretch: Option<i64>,
-}
-
-/// Whether two `on` clocks have the same sources.
-fn same_events(a: &Clock, b: &Clock) -> bool {
-    match (a, b) {
-        (Clock::OnChange(a), Clock::OnChange(b)) => {
-            a.len() == b.len() && a.iter().all(|source| b.contains(source))
-        }
-        _ => false,
-    }
+    exceeds_range: bool,
 }
 
 impl Timelines {
@@ -71,8 +62,8 @@ impl Timelines {
                 Stream::Temporal(temporal) => {
                     let twin = || {
                         let known = program.temporals().take_while(|(other, _)| *other < id);
-                        let mut known = known.filter(|(_, t)| same_events(&t.clock, &temporal.clock));
-                        known.next().map_or(id, |(twin, _)| twin)
+                        let mut twins = known.filter(|(_, t)| t.clock == temporal.clock);
+                        twins.next().map_or(id, |(twin, _)| twin)
                     };
                     this.aligned(&temporal.clock)
                         .unwrap_or_else(|| Timeline::Own(twin()))
@@ -102,6 +93,11 @@ impl Timelines {
         self.facts[&timeline].stretch
     }
 
+    /// Whether events of the timeline can be active outside the range of the streams on it: the last cell of a grid can.
+    pub(crate) fn exceeds_range(&self, timeline: Timeline) -> bool {
+        self.facts[&timeline].exceeds_range
+    }
+
     /// The timeline on which a clock ticks event by event, evaluating at the events' ends, or `None` if the clock makes
     /// events of its own.
     pub fn aligned(&self, clock: &Clock) -> Option<Timeline> {
@@ -124,9 +120,11 @@ impl Timelines {
             (Timeline::Grid { period, .. }, _) => Facts {
                 bag: false,
                 stretch: Some(period - 1),
+                exceeds_range: period > 1,
             },
             (_, Stream::Input(input)) => Facts {
                 bag: input.overlap != Overlap::Disjoint,
+                exceeds_range: false,
                 stretch: match input.span {
                     SpanRule::Point => Some(0),
                     SpanRule::Fixed(d) => Some(d - 1),
@@ -143,6 +141,9 @@ impl Timelines {
                     bag: sources.iter().any(
                         |s| matches!(s, Source::Value { stream, .. } if self.is_bag(self.of(*stream))),
                     ),
+                    exceeds_range: sources
+                        .iter()
+                        .any(|s| self.exceeds_range(self.of(s.stream()))),
                     stretch: lengths
                         .reduce(|a, b| a.zip(b).map(|(a, b)| a.max(b)))
                         .flatten(),
@@ -161,5 +162,23 @@ impl Timelines {
                 self.stretch(self.of(stream))?.checked_add(width)
             }
         }
+    }
+}
+
+/// Whether `t + offset` is always the end of an event of `timeline` for a clock aligned to `here`.
+pub(crate) fn is_aligned(here: Option<Timeline>, timeline: Timeline, offset: i64) -> bool {
+    match (here, timeline) {
+        (
+            Some(Timeline::Grid {
+                period: p,
+                offset: o,
+            }),
+            Timeline::Grid { period, offset: at },
+        ) => {
+            let distance = i128::from(o) + i128::from(offset) - i128::from(at);
+            p % period == 0 && distance % i128::from(period) == 0
+        }
+        (Some(here), timeline) => offset == 0 && here == timeline,
+        (None, _) => false,
     }
 }

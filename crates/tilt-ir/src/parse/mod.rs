@@ -34,7 +34,7 @@ use crate::{
 /// How deep brackets, branches and types may be nested in the text.
 const MAX_NESTING: u32 = 128;
 /// How high an expression tree may be.
-const MAX_HEIGHT: u32 = 512;
+const MAX_HEIGHT: u32 = crate::verify::MAX_DEPTH as u32;
 /// How many fields the type of a record that an expression builds may have in all. Records of records grow
 /// exponentially with the text.
 const MAX_RECORD_SIZE: usize = 4096;

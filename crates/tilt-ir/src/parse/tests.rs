@@ -956,7 +956,7 @@ fn long_chains_are_refused_without_recursion() {
         let error = chain(first, link, 20_000, last).expect_err("too high");
         assert_eq!(
             error.message,
-            "this expression is more than 512 levels high"
+            "this expression is more than 256 levels high"
         );
     }
     assert!(chain("~stock[t]", ".a", 20_000, "").is_err());

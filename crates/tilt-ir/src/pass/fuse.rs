@@ -13,7 +13,7 @@ use crate::{
     lineage::is_steady,
     nullness::{self, Totality},
     program::{Clock, Program, Source, Temporal},
-    timeline::{Timeline, Timelines},
+    timeline::{Timeline, Timelines, is_aligned},
     verify::MAX_DEPTH,
 };
 
@@ -92,7 +92,7 @@ fn merge(program: &mut Program, reader: StreamId, producer: StreamId) -> bool {
     }
     // A reader that ticked on events of a grid and now ticks on all its cells is φ, or guarded, in the others.
     let old = temporal(program, reader);
-    if matches!(old.clock, Clock::Every { .. }) && !same_cells(program, old.body, body) {
+    if matches!(old.clock, Clock::Every { .. }) && !same_cells(program, &old.clock, old.body, body) {
         return false;
     }
     program.redefine(reader, clock, body);
@@ -173,7 +173,7 @@ impl Merge {
         // Where the producer has no event its body must be φ, or be made so.
         let guard = match &sources {
             // A grid has cells only within the range of what its body reads.
-            None if !vanishes(program, producer.body) => return None,
+            None if !vanishes(program, &producer.clock, producer.body) => return None,
             None => false,
             Some(sources) => {
                 let by_itself = sources
@@ -463,24 +463,6 @@ fn sources_of(clock: &Clock) -> Option<Vec<Source>> {
         }]),
         Clock::OnChange(sources) => Some(sources.clone()),
         Clock::Every { .. } => None,
-    }
-}
-
-/// Whether `t + offset` is always the end of an event of `timeline` for a clock aligned to `here`.
-fn is_aligned(here: Option<Timeline>, timeline: Timeline, offset: i64) -> bool {
-    match (here, timeline) {
-        (
-            Some(Timeline::Grid {
-                period: p,
-                offset: o,
-            }),
-            Timeline::Grid { period, offset: at },
-        ) => {
-            let distance = i128::from(o) + i128::from(offset) - i128::from(at);
-            p % period == 0 && distance % i128::from(period) == 0
-        }
-        (Some(here), timeline) => offset == 0 && here == timeline,
-        (None, _) => false,
     }
 }
 

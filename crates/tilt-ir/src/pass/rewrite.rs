@@ -7,6 +7,7 @@ use crate::{
     ids::{Arena, ExprId, FuncId, ReducerId, StreamId, VarId},
     nullness,
     program::{Clock, Lambda, Program, Source, Stream},
+    timeline::{Timelines, is_aligned},
     types::{DType, Scalar},
 };
 
@@ -82,7 +83,7 @@ pub(super) fn replace_body(program: &mut Program, id: StreamId, body: ExprId) ->
         .as_temporal()
         .expect("only temporal expressions have bodies");
     let (clock, old) = (temporal.clock.clone(), temporal.body);
-    if matches!(clock, Clock::Every { .. }) && !same_cells(program, old, body) {
+    if matches!(clock, Clock::Every { .. }) && !same_cells(program, &clock, old, body) {
         return false;
     }
     program.redefine(id, clock, body);
@@ -90,7 +91,7 @@ pub(super) fn replace_body(program: &mut Program, id: StreamId, body: ExprId) ->
 }
 
 /// Whether two bodies on one grid have values in the same cells as far as the grid's range decides.
-pub(super) fn same_cells(program: &Program, old: ExprId, new: ExprId) -> bool {
+pub(super) fn same_cells(program: &Program, clock: &Clock, old: ExprId, new: ExprId) -> bool {
     let reads = |body| {
         let mut reads = HashSet::new();
         outer_reads(program, body, &mut |_, expr| {
@@ -110,12 +111,35 @@ pub(super) fn same_cells(program: &Program, old: ExprId, new: ExprId) -> bool {
         });
         reads
     };
-    (vanishes(program, old) && vanishes(program, new)) || reads(old) == reads(new)
+    let vanish = |body| vanishes(program, clock, body);
+    (vanish(old) && vanish(new)) || reads(old) == reads(new)
 }
 
-/// Whether the body is φ wherever all its reads are: then it has no value outside their range in any case.
-pub(super) fn vanishes(program: &Program, body: ExprId) -> bool {
-    nullness::strict_in(program, body, &|_, expr| expr.stream().is_some())
+/// Whether a body on a grid is φ outside the range of its reads in any case: it is φ wherever all of them are, and each of
+/// them is there. Windows without a beginning and windows that count see events however far back, and the last cell of another
+/// grid reaches past its range.
+pub(super) fn vanishes(program: &Program, clock: &Clock, body: ExprId) -> bool {
+    let timelines = Timelines::new(program);
+    let here = timelines.aligned(clock);
+    let mut ends = true;
+    outer_reads(program, body, &mut |_, expr| {
+        ends &= match *expr {
+            Expr::Reduce { window, .. } => {
+                matches!(window.bounds, Bounds::Time { lo: Some(_), .. })
+                    && !timelines.exceeds_range(timelines.of(window.stream))
+            }
+            Expr::At { stream, offset } | Expr::Edge { stream, offset, .. } => {
+                let timeline = timelines.of(stream);
+                is_aligned(here, timeline, offset) || !timelines.exceeds_range(timeline)
+            }
+            Expr::Prev { stream, .. } => !timelines.exceeds_range(timelines.of(stream)),
+            Expr::Hold {
+                stream, max_age, ..
+            } => max_age.is_none() || !timelines.exceeds_range(timelines.of(stream)),
+            _ => true,
+        };
+    });
+    ends && nullness::strict_in(program, body, &|_, expr| expr.stream().is_some())
 }
 
 /// What decides the range of a read.
