@@ -17,19 +17,19 @@ use tilt::{
 
 /// The choices that make a program and its data.
 #[derive(Clone)]
-pub struct Choices<'a> {
+pub(crate) struct Choices<'a> {
     rest: std::slice::Iter<'a, u16>,
 }
 
 impl<'a> Choices<'a> {
-    pub fn new(choices: &'a [u16]) -> Self {
+    pub(crate) fn new(choices: &'a [u16]) -> Self {
         Self {
             rest: choices.iter(),
         }
     }
 
     /// A number below `limit`; 0 once the choices are used up.
-    pub fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         match self.rest.next() {
             Some(choice) => usize::from(*choice) % limit.max(1),
             None => 0,
@@ -52,16 +52,16 @@ impl<'a> Choices<'a> {
 
 /// What a program may contain.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Scope {
+pub(crate) struct Scope {
     /// `t`, edges and everything else that turns an instant into a value.
-    pub instants: bool,
+    pub(crate) instants: bool,
 }
 
 /// All grid periods divide this, so data can be moved by any multiple of it.
-pub const COMMON_PERIOD: i64 = 60;
+pub(crate) const COMMON_PERIOD: i64 = 60;
 
 /// A random program that verifies.
-pub fn program(choices: &mut Choices, scope: Scope) -> Program {
+pub(crate) fn program(choices: &mut Choices, scope: Scope) -> Program {
     let unit = *choices.pick(&[Unit::Tick, Unit::Second]);
     let mut maker = Maker {
         program: Program::new("random", unit),
@@ -84,7 +84,7 @@ pub fn program(choices: &mut Choices, scope: Scope) -> Program {
 }
 
 /// The functions that random programs call.
-pub fn functions() -> Functions {
+pub(crate) fn functions() -> Functions {
     let mut functions = Functions::default();
     functions.register("half", |args: &[Value]| match args[0] {
         // φ for negative numbers, so that calls can lose values.
@@ -742,7 +742,7 @@ impl Maker<'_, '_> {
 }
 
 /// Random data for the inputs of a program. `base` is where time starts.
-pub fn inputs(choices: &mut Choices, program: &Program, base: i64) -> Inputs {
+pub(crate) fn inputs(choices: &mut Choices, program: &Program, base: i64) -> Inputs {
     let mut inputs = Inputs::new();
     for (_, input) in program.inputs() {
         let events = events(choices, input, base);

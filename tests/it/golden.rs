@@ -130,7 +130,7 @@ fn run_command(command: &str, source: &str, file: &Path) -> String {
 }
 
 /// Halos and change points as text.
-pub fn lineage(program: &Program) -> String {
+pub(crate) fn lineage(program: &Program) -> String {
     let lineage = Lineage::new(program);
     let mut text = String::new();
     for (id, input) in program.inputs() {

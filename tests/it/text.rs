@@ -9,7 +9,7 @@ use tilt::{
 };
 
 /// Reads the events of a stream of type `dtype`.
-pub fn parse_events(text: &str, dtype: &DType) -> Vec<Event> {
+pub(crate) fn parse_events(text: &str, dtype: &DType) -> Vec<Event> {
     let mut reader = Reader {
         chars: text.chars().peekable(),
         text,
@@ -22,7 +22,7 @@ pub fn parse_events(text: &str, dtype: &DType) -> Vec<Event> {
 }
 
 /// Writes events so that [`parse_events`] reads them back.
-pub fn format_events(events: &[Event]) -> String {
+pub(crate) fn format_events(events: &[Event]) -> String {
     let texts: Vec<String> = events.iter().map(format_event).collect();
     texts.join(" ")
 }
@@ -36,7 +36,7 @@ fn format_event(event: &Event) -> String {
 }
 
 /// A value as it is written in event lists.
-pub fn format_value(value: &Value) -> String {
+pub(crate) fn format_value(value: &Value) -> String {
     let list = |items: &[Value]| {
         let items: Vec<String> = items.iter().map(format_value).collect();
         items.join(", ")
@@ -55,7 +55,7 @@ pub fn format_value(value: &Value) -> String {
 }
 
 /// The lines `// input ~x: …` of a file, read by the types of the program's inputs. Inputs without a line are empty.
-pub fn parse_inputs(text: &str, program: &Program) -> Inputs {
+pub(crate) fn parse_inputs(text: &str, program: &Program) -> Inputs {
     program
         .inputs()
         .map(|(_, input)| {
@@ -71,7 +71,7 @@ pub fn parse_inputs(text: &str, program: &Program) -> Inputs {
 }
 
 /// Inputs as lines that [`parse_inputs`] reads back.
-pub fn format_inputs(inputs: &Inputs) -> String {
+pub(crate) fn format_inputs(inputs: &Inputs) -> String {
     inputs.iter().fold(String::new(), |mut text, (name, events)| {
         let _ = writeln!(text, "// input ~{name}: {}", format_events(events));
         text

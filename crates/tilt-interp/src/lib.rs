@@ -30,7 +30,7 @@
 //! | `run` | keys, order of evaluation, parts | sections 2 and 5 |
 //! | `events` | inputs and their checks | section 2 |
 //! | `timeline` | positions, values on them, searches by time | section 2 |
-//! | `range` | ranges of streams | section 2 |
+//! | `range` | which cells a grid has | section 3 |
 //! | `clock` | grid cells, groups, combinations | section 3 |
 //! | `eval` | reads, windows, recurrences | section 4 |
 //! | `scalar`, `calendar` | operators and casts | section 4, numbers |

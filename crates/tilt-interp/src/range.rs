@@ -1,11 +1,16 @@
-//! Ranges of streams: where what an expression reads can be other than φ. They follow from the run's span and the program
-//! alone, and say which cells a grid has.
+//! What keeps the cells of a grid finite: ranges outside of which a stream is φ, from the run's span and the program alone,
+//! and the reads that give a grid cells outside the run.
 
 use std::collections::HashSet;
 
 use tilt_ir::{Bounds, Clock, Expr, ExprId, Id, Program, Source, Span, Stream, StreamId, Temporal};
 
-/// The ranges of the streams of a run.
+use crate::{
+    clock::Grid,
+    timeline::{Series, Streams},
+};
+
+/// The ranges of the streams of a run: bounds for a search, never part of the meaning.
 pub(crate) struct Ranges(Vec<Option<Span>>);
 
 impl Ranges {
@@ -33,21 +38,30 @@ impl Ranges {
         temporal: &Temporal,
         run: Span,
     ) -> Option<Span> {
-        let mut reads = clock_reads(&temporal.clock);
-        body_reads(program, temporal.body, &mut HashSet::new(), &mut reads);
-        reads.retain(|read| read.stream != stream);
-        if reads.is_empty() {
-            return nonempty(run.start.into(), run.end.into());
-        }
+        let reads = match &temporal.clock {
+            Clock::Every { .. } => bounded_reads(program, stream, temporal.body),
+            clock => clock_reads(clock),
+        };
         let all = reads
             .iter()
-            .map(|read| read.range(self.of(read.stream), run));
-        all.fold(None, hull)
+            .map(|read| read.range(self.of(read.stream), run))
+            .fold(None, hull);
+        match temporal.clock {
+            Clock::Every { period, offset } => {
+                let run = nonempty(run.start.into(), run.end.into());
+                let grid = Grid::new(period, offset);
+                let cells = grid.cells(hull(all, run));
+                let (first, last) = (cells.start, cells.end - 1);
+                (first <= last)
+                    .then(|| Span::new(grid.cell(first).start, grid.cell(last).end))
+            }
+            _ => all,
+        }
     }
 }
 
-/// A read of another stream, as far as ranges care.
-struct Read {
+/// A read of another stream that has a value only near the stream's events.
+pub(crate) struct Read {
     stream: StreamId,
     reach: Reach,
 }
@@ -55,11 +69,34 @@ struct Read {
 enum Reach {
     Value { offset: i64 },
     Hold { offset: i64, max_age: Option<i64> },
-    Window { lo: Option<i64>, hi: i64 },
+    Window { lo: i64, hi: i64 },
 }
 
 impl Read {
-    /// Where the read can be other than φ, given the range of the stream.
+    /// Whether the read has a value at `t`: an event to read, or events in its window.
+    pub(crate) fn is_active(&self, t: i64, streams: &Streams, run: Span) -> bool {
+        let series: &Series = &streams[self.stream];
+        match self.reach {
+            Reach::Value { offset } => {
+                let t = t.saturating_add(offset);
+                series.active(t, usize::MAX).next().is_some()
+            }
+            Reach::Hold { offset, max_age } => {
+                let t = t.saturating_add(offset);
+                let held = series.last_ended(t, usize::MAX);
+                held.is_some_and(|position| {
+                    let age = t.saturating_sub(series.timeline.interval(position).end);
+                    t <= run.end && max_age.is_none_or(|max_age| age < max_age)
+                })
+            }
+            Reach::Window { lo, hi } => {
+                let (from, to) = (t.saturating_add(lo), t.saturating_add(hi));
+                series.between(Some(from), to, usize::MAX).next().is_some()
+            }
+        }
+    }
+
+    /// Where the read can have a value, given the range of the stream.
     fn range(&self, of_stream: Option<Span>, run: Span) -> Option<Span> {
         let of_stream = of_stream?;
         let wide = i128::from;
@@ -70,13 +107,20 @@ impl Read {
                 let last = max_age.map_or(end, |age| end.min(b + wide(age) - 1));
                 nonempty(a - wide(offset), last - wide(offset))
             }
-            Reach::Window { lo: Some(lo), hi } => nonempty(a - wide(hi), b - wide(lo) - 1),
-            Reach::Window { lo: None, hi } => nonempty(a - wide(hi), b.max(b - wide(hi))),
+            Reach::Window { lo, hi } => nonempty(a - wide(hi), b - wide(lo) - 1),
         }
     }
 }
 
-/// What `root` reads at its own instant: maps of reductions, which are evaluated at others, add nothing.
+/// The reads in the body of `this` that give its grid cells outside the run: not those in maps, which are evaluated at other
+/// instants, not those of `this` itself, and no windows that see events however far back.
+pub(crate) fn bounded_reads(program: &Program, this: StreamId, body: ExprId) -> Vec<Read> {
+    let mut reads = Vec::new();
+    body_reads(program, body, &mut HashSet::new(), &mut reads);
+    reads.retain(|read| read.stream != this);
+    reads
+}
+
 fn body_reads(program: &Program, root: ExprId, seen: &mut HashSet<ExprId>, reads: &mut Vec<Read>) {
     if !seen.insert(root) {
         return;
@@ -88,15 +132,16 @@ fn body_reads(program: &Program, root: ExprId, seen: &mut HashSet<ExprId>, reads
         Expr::Hold {
             offset, max_age, ..
         } => Some(Reach::Hold { offset, max_age }),
-        Expr::Reduce { window, .. } => Some(match window.bounds {
-            Bounds::Time { lo, hi } => Reach::Window { lo, hi },
-            Bounds::Ordinal { .. } => Reach::Value { offset: 0 },
-        }),
+        Expr::Reduce { window, .. } => match window.bounds {
+            Bounds::Time { lo: Some(lo), hi } => Some(Reach::Window { lo, hi }),
+            Bounds::Time { lo: None, .. } | Bounds::Ordinal { .. } => None,
+        },
         _ => None,
     };
     match (expr.stream(), reach) {
         (Some(stream), Some(reach)) => reads.push(Read { stream, reach }),
-        _ => expr.for_each_operand(|operand| body_reads(program, operand, seen, reads)),
+        (Some(_), None) => {}
+        (None, _) => expr.for_each_operand(|operand| body_reads(program, operand, seen, reads)),
     }
 }
 
@@ -115,7 +160,7 @@ fn clock_reads(clock: &Clock) -> Vec<Read> {
                     Source::Hold {
                         offset, max_age, ..
                     } => Reach::Hold { offset, max_age },
-                    Source::Window { lo, hi, .. } => Reach::Window { lo: Some(lo), hi },
+                    Source::Window { lo, hi, .. } => Reach::Window { lo, hi },
                 },
             };
             sources.iter().map(read).collect()

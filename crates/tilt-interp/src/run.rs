@@ -13,7 +13,7 @@ use crate::{
     error::{DataError, QueryError, RunError},
     eval::Evaluator,
     events::{Row, check_overlap, check_rows, hull},
-    range::Ranges,
+    range::{Ranges, bounded_reads},
     timeline::{Series, Streams, Timeline, TimelineId},
     value::Ordered,
 };
@@ -223,7 +223,11 @@ fn evaluate(
                 let grid = Grid::new(period, offset);
                 let timeline = grids.iter().find(|timeline| timeline.id == grid.id());
                 let timeline = Rc::clone(timeline.expect("every grid has a timeline"));
-                let ticks = grid_ticks(&timeline, ranges.of(id));
+                let reads = bounded_reads(program, id, temporal.body);
+                let ticks = grid_ticks(&timeline, |cell: Span| {
+                    (cell.start < run.end && cell.end > run.start)
+                        || reads.iter().any(|r| r.is_active(cell.end, &streams, run))
+                });
                 (timeline, ticks)
             }
             _ => event_ticks(program, id, temporal, &streams, run),
@@ -243,7 +247,7 @@ fn evaluate(
     Ok(streams)
 }
 
-/// One timeline for each grid, with the cells of all expressions on it: positions are shared, ranges are not.
+/// One timeline for each grid, with all cells that any expression on it can have: positions are shared.
 fn grid_timelines(
     temporals: &[(StreamId, &Temporal)],
     ranges: &Ranges,
@@ -278,15 +282,14 @@ fn grid_timelines(
     Ok(grids.into_iter().map(timeline).collect())
 }
 
-/// The cells that intersect the range. Nothing is bound.
-fn grid_ticks(timeline: &Timeline, range: Option<Span>) -> Vec<Tick> {
-    let Some(range) = range else {
-        return Vec::new();
-    };
-    let cells = timeline.between(Some(range.start), range.end);
+/// The cells that an expression has. Nothing is bound.
+fn grid_ticks(timeline: &Timeline, has: impl Fn(Span) -> bool) -> Vec<Tick> {
     let tick = |position| Tick {
         position,
         bound: Vec::new(),
     };
-    cells.map(tick).collect()
+    (0..timeline.len())
+        .filter(|position| has(timeline.interval(*position)))
+        .map(tick)
+        .collect()
 }

@@ -441,7 +441,7 @@ impl Resolver<'_> {
                 }
                 add_all(into, self.events_back(*stream, &read, u64::from(*n)));
             }
-            Expr::Reduce { window, map, .. } => {
+            Expr::Reduce { agg, window, map } => {
                 let stream = window.stream;
                 let timeline = self.timelines.of(stream);
                 let mut mapped = Extents::new();
@@ -464,6 +464,13 @@ impl Resolver<'_> {
                     return;
                 }
                 let mut element = self.inside[stream.index()].clone();
+                // These look at the ends of events, which those of an input carry with them.
+                if matches!(agg, Agg::ArgMin | Agg::ArgMax | Agg::Slope)
+                    && !matches!(timeline, Timeline::Input(_))
+                {
+                    let stretch = self.stretch(stream);
+                    element = each(&element, |e| e.union(e.moved(Some(0), stretch)));
+                }
                 if let Some(map) = map {
                     let stretch = if is_steady_map(self.program, &self.timelines, *map, stream) {
                         Some(0)
@@ -479,13 +486,16 @@ impl Resolver<'_> {
                     Bounds::Time { lo, hi } => each(&element, |e| e.moved(lo, Some(hi))),
                     Bounds::Ordinal { lo, hi } => {
                         let element = self.unordered(stream, &element);
-                        // The current event may be the last one before `T`, hence one event more than the window holds.
-                        let back = lo.map(|lo| lo.saturating_neg().max(0) as u64);
+                        // The current event, from which the window counts, may be the last one before `T`.
+                        let back = lo.map(|lo| lo.saturating_neg().max(1) as u64);
                         let read = match back {
                             Some(back) => self.events_back(stream, &element, back),
                             None => each(&element, |e| Extent { lo: None, ..e }),
                         };
-                        self.events_ahead(stream, &read, hi.max(0) as u64)
+                        // The first step ahead leads to the end of the current event, unless that is where we are.
+                        let current = u64::from(self.stretch(stream) != Some(0));
+                        let ahead = if hi > 0 { hi as u64 + current } else { 0 };
+                        self.events_ahead(stream, &read, ahead)
                     }
                 };
                 add_all(into, read);

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use crate::{
-    expr::{Agg, BinaryOp, Bounds, Expr, UnaryOp},
+    expr::{Agg, BinaryOp, Bounds, Expr, TimePart, UnaryOp},
     ids::{ExprId, Id, StreamId, VarId},
     program::{Clock, Program, Source, Stream},
+    time::Unit,
     timeline::{Timeline, Timelines},
     types::{DType, Scalar},
 };
@@ -245,6 +246,12 @@ impl NeverNull<'_> {
                 let value = self.check(*value);
                 self.vars.insert(*var, value);
                 self.check(*body)
+            }
+            // The years of 64 bits of seconds do not fit into 32.
+            Expr::Unary(UnaryOp::Part(TimePart::Year), a)
+                if *self.program.dtype(*a) == DType::Timestamp(Unit::Second) =>
+            {
+                false
             }
             Expr::Unary(_, a) => self.check(*a),
             Expr::Binary(op, a, b) => {

@@ -46,7 +46,6 @@ pub struct Timelines {
 struct Facts {
     bag: bool,
     stretch: Option<i64>,
-    exceeds_range: bool,
 }
 
 impl Timelines {
@@ -93,11 +92,6 @@ impl Timelines {
         self.facts[&timeline].stretch
     }
 
-    /// Whether events of the timeline can be active outside the range of the streams on it: the last cell of a grid can.
-    pub(crate) fn exceeds_range(&self, timeline: Timeline) -> bool {
-        self.facts[&timeline].exceeds_range
-    }
-
     /// The timeline on which a clock ticks event by event, evaluating at the events' ends, or `None` if the clock makes
     /// events of its own.
     pub fn aligned(&self, clock: &Clock) -> Option<Timeline> {
@@ -120,11 +114,9 @@ impl Timelines {
             (Timeline::Grid { period, .. }, _) => Facts {
                 bag: false,
                 stretch: Some(period - 1),
-                exceeds_range: period > 1,
             },
             (_, Stream::Input(input)) => Facts {
                 bag: input.overlap != Overlap::Disjoint,
-                exceeds_range: false,
                 stretch: match input.span {
                     SpanRule::Point => Some(0),
                     SpanRule::Fixed(d) => Some(d - 1),
@@ -141,9 +133,6 @@ impl Timelines {
                     bag: sources.iter().any(
                         |s| matches!(s, Source::Value { stream, .. } if self.is_bag(self.of(*stream))),
                     ),
-                    exceeds_range: sources
-                        .iter()
-                        .any(|s| self.exceeds_range(self.of(s.stream()))),
                     stretch: lengths
                         .reduce(|a, b| a.zip(b).map(|(a, b)| a.max(b)))
                         .flatten(),

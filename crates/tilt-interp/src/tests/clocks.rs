@@ -134,9 +134,9 @@ fn of_events_with_one_end_the_last_is_held() {
 }
 
 #[test]
-fn a_grid_has_the_cells_that_intersect_its_range() {
+fn a_grid_has_the_cells_of_the_run_and_those_where_it_reads_something() {
     let x = inputs([points(&[(3, 1), (12, 1)])]);
-    // x is on (2, 12], so the window is not empty on (2, 21] at most.
+    // The run is (2, 12].
     let sum = |body: &str| format!("input ~x: i64 point\n~o[t every 10] = {body}");
     assert_eq!(
         output(&sum("reduce sum ~x[t-10 : t]"), &x),
@@ -144,12 +144,17 @@ fn a_grid_has_the_cells_that_intersect_its_range() {
     );
     assert_eq!(
         output(&sum("coalesce(reduce sum ~x[t-10 : t], 0)"), &x),
-        "(0,10]1 (10,20]1 (20,30]0"
+        "(0,10]1 (10,20]1"
+    );
+    assert_eq!(
+        output(&sum("coalesce(reduce sum ~x[t-20 : t], 0)"), &x),
+        "(0,10]1 (10,20]2 (20,30]1",
+        "the window is not empty at 30"
     );
     assert_eq!(
         output(&sum("coalesce(reduce sum ~x[-inf : t-7], 0)"), &x),
         "(0,10]1 (10,20]2",
-        "(9, 19]"
+        "a running total ends with the run"
     );
     assert_eq!(
         output(&sum("7"), &x),
@@ -162,22 +167,30 @@ fn a_grid_has_the_cells_that_intersect_its_range() {
     );
     assert_eq!(
         output(&sum("coalesce(~x[t+10], 0)"), &x),
-        "(-10,0]0 (0,10]0",
-        "(-8, 2]"
+        "(0,10]0 (10,20]0",
+        "no point is at a grid point"
+    );
+    assert_eq!(
+        output(&sum("coalesce(~x[t+13], 0)"), &x),
+        "(-20,-10]1 (0,10]0 (10,20]0",
+        "the point at 3 is read at -10"
     );
 }
 
 #[test]
-fn the_range_of_a_grid_is_that_of_what_it_reads_not_of_its_cells() {
+fn a_grid_goes_as_far_as_the_cells_of_a_coarser_one_that_it_reads() {
     let x = inputs([points(&[(6, 1), (8, 3)])]);
     let impute = "input ~x: i64 point
         ~m[t every 10] = reduce sum ~x[t-10 : t]\n~o[t every 1] = coalesce(~x[t], ~m[t])";
-    // ~m has the cell (0, 10], but nothing is filled before x begins at 5.
-    assert_eq!(output(impute, &x), "(5,6]1 (6,7]4 (7,8]3 (8,9]4 (9,10]4");
+    // The value of ~m is that of its whole cell (0, 10].
+    assert_eq!(
+        output(impute, &x),
+        "(0,1]4 (1,2]4 (2,3]4 (3,4]4 (4,5]4 (5,6]1 (6,7]4 (7,8]3 (8,9]4 (9,10]4"
+    );
 }
 
 #[test]
-fn maps_add_nothing_to_a_range() {
+fn reads_in_maps_give_a_grid_no_cells() {
     let data = inputs([points(&[(3, 1)]), points(&[(3, 1)])]);
     let sum = "input ~x: i64 point\ninput ~y: i64 point
         ~o[t every 4] = coalesce(reduce sum ~x[t-1 : t] map (~y[t-100]), 0)";
@@ -186,12 +199,14 @@ fn maps_add_nothing_to_a_range() {
 }
 
 #[test]
-fn equal_grids_share_positions_though_not_ranges() {
+fn equal_grids_share_positions_though_not_cells() {
     let x = inputs([points(&[(3, 1)])]);
     let two = "input ~x: i64 point
         ~a[t every 5] = coalesce(~x[t], 0)
         ~b[t every 5 offset 10] = coalesce(~x[t-20], 0)\n~o[t] = {a: ~a[t], b: ~b[t]}";
-    assert_eq!(output(two, &x), "(0,5]{0, null} (20,25]{null, 0}");
+    assert_eq!(output(two, &x), "(0,5]{0, 0}");
+    let apart = two.replace("t-20", "t-17");
+    assert_eq!(output(&apart, &x), "(0,5]{0, 0} (15,20]{null, 1}");
 }
 
 #[test]

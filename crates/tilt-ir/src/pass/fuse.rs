@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::{
     Pass,
     dce::{live_streams, streams_read},
-    rewrite::{Place, add, outer_reads, rewrite, same_cells, shifted, vanishes},
+    rewrite::{Place, add, is_infallible, outer_reads, rewrite, same_cells, shifted, vanishes},
 };
 use crate::{
     expr::{BinaryOp, Bounds, Expr, UnaryOp},
@@ -92,7 +92,7 @@ fn merge(program: &mut Program, reader: StreamId, producer: StreamId) -> bool {
     }
     // A reader that ticked on events of a grid and now ticks on all its cells is φ, or guarded, in the others.
     let old = temporal(program, reader);
-    if matches!(old.clock, Clock::Every { .. }) && !same_cells(program, &old.clock, old.body, body) {
+    if matches!(old.clock, Clock::Every { .. }) && !same_cells(program, reader, old.body, body) {
         return false;
     }
     program.redefine(reader, clock, body);
@@ -145,6 +145,11 @@ impl Merge {
         // Reads of the value.
         let here = timelines.aligned(&reader.clock);
         let timeline = timelines.of(id);
+        // Which of several active events a body reads is decided by its clock. Only on the rows of an input do reader and
+        // producer agree about it.
+        if timelines.is_bag(timeline) && !matches!(timeline, Timeline::Input(_)) {
+            return None;
+        }
         let steady = is_steady(program, &timelines, producer.body, &producer.clock)
             && !timelines.is_bag(timeline);
         let aligned = |offset| is_aligned(here, timeline, offset);
@@ -172,8 +177,8 @@ impl Merge {
 
         // Where the producer has no event its body must be φ, or be made so.
         let guard = match &sources {
-            // A grid has cells only within the range of what its body reads.
-            None if !vanishes(program, &producer.clock, producer.body) => return None,
+            // Outside the run a grid has cells only where its body reads something.
+            None if !vanishes(program, id, producer.body) => return None,
             None => false,
             Some(sources) => {
                 let by_itself = sources
@@ -222,7 +227,10 @@ impl Merge {
         let strict = sources
             .iter()
             .any(|s| nullness::strict_in_source(program, reader.body, *s));
-        let guard = on_one_timeline && !strict && !totality.is_total(id);
+        // Being φ there is not enough for a body that can fail; a guard keeps it from being evaluated.
+        let here = timelines.aligned(&reader.clock);
+        let infallible = is_infallible(program, timelines, here, reader.body);
+        let guard = on_one_timeline && !(strict && infallible) && !totality.is_total(id);
         // The producer's own sources take its place; a grid has none and takes the place of them all.
         let Some(replacement) = sources_of(&producer.clock) else {
             return on_one_timeline.then(|| (producer.clock.clone(), guard));
@@ -250,7 +258,7 @@ impl Merge {
                     .iter()
                     .chain(&replacement)
                     .any(|s| timelines.is_bag(timelines.of(s.stream())));
-                if bags || !(strict || one_to_one) {
+                if bags || !(strict && infallible || one_to_one) {
                     return None;
                 }
             }

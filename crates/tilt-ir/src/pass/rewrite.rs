@@ -3,11 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::{
-    expr::{BinaryOp, Bounds, Expr, Window},
+    expr::{Agg, BinaryOp, Bounds, Expr, Window},
     ids::{Arena, ExprId, FuncId, ReducerId, StreamId, VarId},
     nullness,
     program::{Clock, Lambda, Program, Source, Stream},
-    timeline::{Timelines, is_aligned},
+    timeline::{Timeline, Timelines},
     types::{DType, Scalar},
 };
 
@@ -76,75 +76,73 @@ pub(super) fn rewrite_bodies(
 
 /// Gives `id` a new body, unless that would change which cells its grid has; says whether it did.
 ///
-/// The cells of an `every` clock are those within the range of what the body reads. Only for a body that [`vanishes`]
+/// Outside the run an `every` clock has the cells at whose end the body reads a value. Only for a body that [`vanishes`]
 /// without its reads does that make no difference; for any other the reads must stay as they are.
 pub(super) fn replace_body(program: &mut Program, id: StreamId, body: ExprId) -> bool {
     let temporal = program.streams[id]
         .as_temporal()
         .expect("only temporal expressions have bodies");
     let (clock, old) = (temporal.clock.clone(), temporal.body);
-    if matches!(clock, Clock::Every { .. }) && !same_cells(program, &clock, old, body) {
+    if matches!(clock, Clock::Every { .. }) && !same_cells(program, id, old, body) {
         return false;
     }
     program.redefine(id, clock, body);
     true
 }
 
-/// Whether two bodies on one grid have values in the same cells as far as the grid's range decides.
-pub(super) fn same_cells(program: &Program, clock: &Clock, old: ExprId, new: ExprId) -> bool {
+/// Whether two bodies of the same meaning have values in the same cells of their grid.
+pub(super) fn same_cells(
+    program: &Program,
+    this: StreamId,
+    old: ExprId,
+    new: ExprId,
+) -> bool {
     let reads = |body| {
         let mut reads = HashSet::new();
         outer_reads(program, body, &mut |_, expr| {
+            if !gives_cells(expr, this) {
+                return;
+            }
             reads.insert(match expr {
-                Expr::Reduce { window, .. } => ReadRange::Window(*window),
+                Expr::Reduce { window, .. } => ReadPlace::Window(*window),
                 Expr::Hold {
                     stream,
                     offset,
                     max_age,
-                } => ReadRange::Hold(*stream, *offset, *max_age),
+                } => ReadPlace::Hold(*stream, *offset, *max_age),
                 Expr::At { stream, offset } | Expr::Edge { stream, offset, .. } => {
-                    ReadRange::Value(*stream, *offset)
+                    ReadPlace::Value(*stream, *offset)
                 }
-                Expr::Prev { stream, .. } => ReadRange::Value(*stream, 0),
+                Expr::Prev { stream, .. } => ReadPlace::Value(*stream, 0),
                 _ => unreachable!("only reads are visited"),
             });
         });
         reads
     };
-    let vanish = |body| vanishes(program, clock, body);
+    let vanish = |body| vanishes(program, this, body);
     (vanish(old) && vanish(new)) || reads(old) == reads(new)
 }
 
-/// Whether a body on a grid is φ outside the range of its reads in any case: it is φ wherever all of them are, and each of
-/// them is there. Windows without a beginning and windows that count see events however far back, and the last cell of another
-/// grid reaches past its range.
-pub(super) fn vanishes(program: &Program, clock: &Clock, body: ExprId) -> bool {
-    let timelines = Timelines::new(program);
-    let here = timelines.aligned(clock);
-    let mut ends = true;
-    outer_reads(program, body, &mut |_, expr| {
-        ends &= match *expr {
-            Expr::Reduce { window, .. } => {
-                matches!(window.bounds, Bounds::Time { lo: Some(_), .. })
-                    && !timelines.exceeds_range(timelines.of(window.stream))
-            }
-            Expr::At { stream, offset } | Expr::Edge { stream, offset, .. } => {
-                let timeline = timelines.of(stream);
-                is_aligned(here, timeline, offset) || !timelines.exceeds_range(timeline)
-            }
-            Expr::Prev { stream, .. } => !timelines.exceeds_range(timelines.of(stream)),
-            Expr::Hold {
-                stream, max_age, ..
-            } => max_age.is_none() || !timelines.exceeds_range(timelines.of(stream)),
-            _ => true,
-        };
-    });
-    ends && nullness::strict_in(program, body, &|_, expr| expr.stream().is_some())
+/// Whether a body of `this`, on a grid, is φ wherever none of its reads has a value: then it has a value in no cell that the
+/// grid does not have anyway.
+pub(super) fn vanishes(program: &Program, this: StreamId, body: ExprId) -> bool {
+    nullness::strict_in(program, body, &|_, expr| gives_cells(expr, this))
 }
 
-/// What decides the range of a read.
+/// Whether a read gives the grid of `this` cells outside the run: not one of its own past, and no window that sees events
+/// however far back.
+fn gives_cells(expr: &Expr, this: StreamId) -> bool {
+    match expr {
+        Expr::Reduce { window, .. } => {
+            window.stream != this && matches!(window.bounds, Bounds::Time { lo: Some(_), .. })
+        }
+        expr => expr.stream().is_some_and(|stream| stream != this),
+    }
+}
+
+/// What decides where a read has a value.
 #[derive(PartialEq, Eq, Hash)]
-enum ReadRange {
+enum ReadPlace {
     Value(StreamId, i64),
     Hold(StreamId, i64, Option<i64>),
     Window(Window),
@@ -173,6 +171,42 @@ pub(super) fn outer_reads(
         }
     }
     go(program, root, &mut HashSet::new(), visit);
+}
+
+/// Whether evaluating cannot stop the run: no integer that can overflow its accumulator, no foreign code, no read that can
+/// meet several values. `aligned` is the timeline of the event that it is evaluated for.
+pub(super) fn is_infallible(
+    program: &Program,
+    timelines: &Timelines,
+    aligned: Option<Timeline>,
+    root: ExprId,
+) -> bool {
+    let reads_one = |stream: StreamId, offset: i64| {
+        let timeline = timelines.of(stream);
+        !timelines.is_bag(timeline) || (offset == 0 && aligned == Some(timeline))
+    };
+    let expr = program.expr(root);
+    let mut infallible = match *expr {
+        Expr::Call { .. } => false,
+        Expr::Reduce { agg, window, map } => {
+            let sums = match agg {
+                Agg::Sum | Agg::Product => program.dtype(root).is_float(),
+                Agg::Custom(_) => false,
+                _ => true,
+            };
+            let event = Some(timelines.of(window.stream));
+            return sums && map.is_none_or(|map| is_infallible(program, timelines, event, map));
+        }
+        Expr::At { stream, offset } | Expr::Edge { stream, offset, .. } => {
+            reads_one(stream, offset)
+        }
+        Expr::Prev { stream, .. } => reads_one(stream, 0),
+        _ => true,
+    };
+    expr.for_each_operand(|operand| {
+        infallible = infallible && is_infallible(program, timelines, aligned, operand);
+    });
+    infallible
 }
 
 /// The body of a temporal expression.
@@ -305,7 +339,7 @@ impl Rebuild<'_> {
             | Expr::Edge { stream, .. } => *stream = self.streams[stream],
             Expr::Reduce { window, agg, .. } => {
                 window.stream = self.streams[&window.stream];
-                if let crate::expr::Agg::Custom(reducer) = agg {
+                if let Agg::Custom(reducer) = agg {
                     *reducer = self.reducer(*reducer);
                 }
             }

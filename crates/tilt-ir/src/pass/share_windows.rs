@@ -7,7 +7,7 @@ use super::{
     dce::{live_streams, streams_read},
     rewrite::{
         Place, add, outer_reads, rebuild, replace_body, rewrite, rewrite_bodies, temporal_body,
-        with_stream,
+        vanishes, with_stream,
     },
 };
 use crate::{
@@ -305,6 +305,7 @@ fn mergeable(program: &Program) -> Option<Vec<StreamId>> {
                 && temporal.dtype.is_scalar()
                 && *id != program.output
                 && live.contains(id)
+                && vanishes(program, *id, temporal.body)
                 && read_by_value_only(program, *id)
         })
         .map(|(id, temporal)| (id, temporal, reduced(temporal.body)))
@@ -343,7 +344,7 @@ fn read_by_value_only(program: &Program, id: StreamId) -> bool {
             }),
             Clock::Every { .. } => false,
         };
-        // The cells of a grid that reads it depend on its range, which merging may widen.
+        // A grid that reads it may have cells because of it, and would have more because of a record.
         let by_grid = matches!(temporal.clock, Clock::Every { .. })
             && streams_read(program, reader).contains(&id);
         by_value && !in_clock && !by_grid

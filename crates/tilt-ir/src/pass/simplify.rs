@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use super::{
     Pass,
-    rewrite::{Place, add, replace_body, rewrite, temporal_body},
+    rewrite::{Place, add, is_infallible, replace_body, rewrite, temporal_body},
 };
 use crate::{
-    expr::{Agg, BinaryOp, Expr, UnaryOp},
+    expr::{BinaryOp, Expr, UnaryOp},
     ids::{ExprId, StreamId, VarId},
     nullness::{Here, Totality, never_null, strict_in},
     program::Program,
@@ -93,26 +93,13 @@ impl Facts {
         never_null(program, &self.timelines, &self.totality, id, here)
     }
 
-    /// Whether evaluating cannot stop the run: no integer that can overflow its accumulator, no foreign code, no read that can
-    /// meet several values.
-    fn is_infallible(&self, program: &Program, root: ExprId) -> bool {
-        let mut infallible = true;
-        program.walk(root, &mut |id, expr| {
-            infallible &= match expr {
-                Expr::Call { .. } => false,
-                Expr::Reduce { agg, .. } => match agg {
-                    Agg::Sum | Agg::Product => program.dtype(id).is_float(),
-                    Agg::Custom(_) => false,
-                    _ => true,
-                },
-                Expr::At { stream, .. } | Expr::Edge { stream, .. } | Expr::Prev { stream, .. } => {
-                    let timeline = self.timelines.of(*stream);
-                    !self.timelines.is_bag(timeline) || self.aligned == Some(timeline)
-                }
-                _ => true,
-            };
-        });
-        infallible
+    /// Whether `root` can be evaluated where it was not before.
+    fn is_infallible(&self, program: &Program, place: Place, root: ExprId) -> bool {
+        let aligned = match place {
+            Place::Body => self.aligned,
+            Place::Map(stream) => Some(self.timelines.of(stream)),
+        };
+        is_infallible(program, &self.timelines, aligned, root)
     }
 }
 
@@ -121,7 +108,7 @@ fn drop_guards(program: &mut Program, facts: &Facts, root: ExprId) -> ExprId {
     let mut guards = Vec::new();
     program.walk(root, &mut |id, expr| {
         if let Some((x, then)) = as_guard(program, expr)
-            && facts.is_infallible(program, then)
+            && facts.is_infallible(program, Place::Body, then)
             && is_strict_in_node(program, root, x)
         {
             guards.push((id, x));
@@ -184,7 +171,7 @@ fn simplify(
             cond,
             then,
             otherwise,
-        } => simplify_when(program, *cond, *then, *otherwise),
+        } => simplify_when(program, facts, place, *cond, *then, *otherwise),
         Expr::IsNull(a) => facts
             .is_present(program, place, *a)
             .then(|| constant(program, false)),
@@ -220,7 +207,7 @@ fn simplify(
             _ => None,
         },
         Expr::Cast(a, to) => (program.dtype(*a) == to).then_some(*a),
-        Expr::Let { var, value, body } => simplify_let(program, facts, *var, *value, *body),
+        Expr::Let { var, value, body } => simplify_let(program, facts, place, *var, *value, *body),
         _ => None,
     }
 }
@@ -273,6 +260,8 @@ fn simplify_binary(
 
 fn simplify_when(
     program: &mut Program,
+    facts: &Facts,
+    place: Place,
     cond: ExprId,
     then: ExprId,
     otherwise: ExprId,
@@ -286,13 +275,16 @@ fn simplify_when(
         // if is_null(x) then null else e(x)
         Expr::IsNull(x)
             if matches!(program.expr(then), Expr::Null(_))
+                && facts.is_infallible(program, place, otherwise)
                 && is_strict_in_node(program, otherwise, *x) =>
         {
             return Some(otherwise);
         }
         _ => {}
     }
-    if !matches!(program.expr(otherwise), Expr::Null(_)) {
+    if !matches!(program.expr(otherwise), Expr::Null(_))
+        || !facts.is_infallible(program, place, then)
+    {
         return None;
     }
     // if !is_null(x) && c then e(x) else null
@@ -347,6 +339,7 @@ fn is_strict_in_node(program: &Program, root: ExprId, node: ExprId) -> bool {
 fn simplify_let(
     program: &mut Program,
     facts: &Facts,
+    place: Place,
     var: VarId,
     value: ExprId,
     body: ExprId,
@@ -357,7 +350,7 @@ fn simplify_let(
         Expr::Const(..) | Expr::Null(_) | Expr::Var(_) => true,
         _ => uses.certain == 1 && uses.uncertain == 0,
     };
-    if uses.certain + uses.uncertain == 0 && facts.is_infallible(program, value) {
+    if uses.certain + uses.uncertain == 0 && facts.is_infallible(program, place, value) {
         return Some(body);
     }
     if !inline {

@@ -2,12 +2,13 @@
 
 use super::{
     Pass,
-    rewrite::{Place, add, rebuild, rewrite, temporal_body},
+    rewrite::{Place, add, is_infallible, rebuild, rewrite, temporal_body},
 };
 use crate::{
     expr::Expr,
     ids::{ExprId, StreamId},
     program::{Clock, Program},
+    timeline::Timelines,
 };
 
 /// Gives a reduction inside another reduction's map an expression of its own, so that it is computed once for each event and
@@ -19,7 +20,7 @@ use crate::{
 ///                        ~x[t-10s : t])
 /// ```
 /// A map is evaluated at its event's end with that event as `~x[t]`, which is just what `at ~x` does. An inner reduction
-/// that uses a variable from outside the map stays.
+/// stays if it uses a variable from outside the map, or if it could fail at an event that is in no window.
 pub struct Split;
 
 impl Pass for Split {
@@ -60,13 +61,18 @@ fn split(program: &mut Program, id: StreamId) -> Vec<StreamId> {
         if !matches!(expr, Expr::Reduce { .. }) || reads_variables(program, expr) {
             return None;
         }
+        let inner = add(program, expr.clone());
+        // Anew, because `inner` may read a stream that was just hoisted.
+        let timelines = Timelines::new(program);
+        if !is_infallible(program, &timelines, Some(timelines.of(over)), inner) {
+            return None;
+        }
         let known = hoisted.iter().find(|h| h.0 == over && h.1 == *expr);
         let stream = match known {
             Some(known) => known.2,
             None => {
-                let body = add(program, expr.clone());
                 let stream = program
-                    .define(fresh_name(program, &name), Clock::At(over), body)
+                    .define(fresh_name(program, &name), Clock::At(over), inner)
                     .expect("the body was just added");
                 hoisted.push((over, expr.clone(), stream));
                 stream
