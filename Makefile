@@ -46,7 +46,7 @@ lint: ## check formatting, lints, types, documentation, lock file and licences
 	$(call heading,Rust: rustfmt · Cargo.lock · clippy · rustdoc)
 	cargo fmt --all --check
 	cargo metadata --locked --format-version 1 >/dev/null
-	cargo clippy --quiet --workspace --all-targets -- -D warnings
+	cargo clippy --quiet --workspace --all-targets --features tilt/bench -- -D warnings
 	RUSTDOCFLAGS=-Dwarnings cargo doc --quiet --workspace --no-deps
 	$(call heading,Python: ruff · mypy)
 	$(VENV)/ruff check $(PYTHON_CODE)
@@ -65,7 +65,7 @@ format: ## format Rust and Python
 .PHONY: bench
 bench: ## run the benchmarks
 	@scripts/setup system python
-	$(if $(wildcard benches/*.rs),cargo bench -p tilt --bench '*',@echo 'no benchmarks in benches/')
+	cargo bench -p tilt --features bench --bench '*'
 
 .PHONY: docs
 docs: ## build the API documentation

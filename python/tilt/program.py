@@ -46,8 +46,12 @@ class Program:
             With line, column, the line's text and what was expected instead.
 
         """
+        return cls._of(_native.Program.parse(text))
+
+    @classmethod
+    def _of(cls, handle: _native.Program) -> Program:
         program = object.__new__(cls)
-        program._handle = _native.Program.parse(text)
+        program._handle = handle
         return program
 
     @property
@@ -69,6 +73,49 @@ class Program:
     def output(self) -> tuple[str, str]:
         """Name and type of the result."""
         return self._handle.output
+
+    def lineage(self) -> dict[str, tuple[str, str]]:
+        """Give ``(lookback, lookahead)`` of each input that the result depends on, by name.
+
+        The result on an interval depends only on what the inputs are that much before and after it. A reach is a length
+        of time, for example ``"20s"``, with a number of events besides (``"20s + 1 event"``), or ``"unbounded"``.
+
+        >>> import tilt as tl
+        >>> program = tl.Program.parse('''
+        ...     query centred unit s {
+        ...       input ~x: f64 point
+        ...       ~mean[t] = reduce mean ~x[t-20s : t+5s]
+        ...       output ~mean
+        ...     }
+        ... ''')
+        >>> program.lineage()
+        {'x': ('20s', '5s')}
+        """
+        return {name: (lookback, lookahead) for name, lookback, lookahead in self._handle.lineage()}
+
+    def optimize(self) -> Program:
+        """Give a program with the same results, bit for bit, in as few expressions as the optimiser can make.
+
+        >>> import tilt as tl
+        >>> program = tl.Program.parse('''
+        ...     query q unit s {
+        ...       input ~x: f64 point
+        ...       ~a[t] = ~x[t] + 1.0
+        ...       ~b[t] = ~a[t] * 2.0
+        ...       output ~b
+        ...     }
+        ... ''')
+        >>> print(program.optimize())
+        query q unit s {
+          input ~x: f64 point
+        <BLANKLINE>
+          ~b[t] = (~x[t] + 1.0) * 2.0
+        <BLANKLINE>
+          output ~b
+        }
+        <BLANKLINE>
+        """
+        return self._of(self._handle.optimize())
 
     def __str__(self) -> str:
         """Give the canonical text, which :meth:`parse` reads back."""

@@ -178,27 +178,31 @@ def impute() -> dict[str, Table]:
     """Pandas `fillna` with the mean of the sample's 500 ms group."""
     rng = np.random.default_rng(20_004)
     period, width = 5, 500
-    grid = np.arange(105, 2_501, period, dtype=np.int64)  # from the first sample to the end of the last one's window
-    phase = 2.0 * np.pi * grid / 1_000.0
-    signal_ = np.round(80.0 + 12.0 * np.sin(1.2 * phase) + rng.normal(0.0, 0.5, len(grid)), 4)
+    stamps = np.arange(105, 2_501, period, dtype=np.int64)
+    phase = 2.0 * np.pi * stamps / 1_000.0
+    signal_ = np.round(80.0 + 12.0 * np.sin(1.2 * phase) + rng.normal(0.0, 0.5, len(stamps)), 4)
 
-    missing = rng.random(len(grid)) < 0.08
-    missing |= (grid > 640) & (grid <= 720)
-    missing |= (grid > 980) & (grid <= 1_500)  # includes the whole window (1000, 1500]
-    missing |= grid > 2_330
+    missing = rng.random(len(stamps)) < 0.08
+    missing |= (stamps > 640) & (stamps <= 720)
+    missing |= (stamps > 980) & (stamps <= 1_500)  # includes the whole window (1000, 1500]
+    missing |= stamps > 2_330
     missing[0] = False
-    x = pd.Series(signal_).mask(missing)
+    x = pd.Series(signal_, index=stamps).mask(missing)
 
-    filled = x.fillna(x.groupby(_cell_ends(grid, width)).transform("mean")).to_numpy(dtype=np.float64)
+    # The first and the last window have a mean, so they are filled from end to end.
+    grid = np.arange(period, 2_501, period, dtype=np.int64)
+    sampled = x.reindex(grid)
+    filled = sampled.fillna(sampled.groupby(_cell_ends(grid, width)).transform("mean")).to_numpy(dtype=np.float64)
     known = ~np.isnan(filled)
     assert (grid[~known] > 1_000).all() and (grid[~known] <= 1_500).all() and (~known).sum() == 100
+    assert sampled.loc[:100].isna().all() and len(set(filled[grid <= 100])) == 1
 
     # A dropout is a missing row or, here and there, a row without a value.
-    rows = ~missing | (rng.random(len(grid)) < 0.3)
-    rows &= grid <= 2_330
+    rows = ~missing | (rng.random(len(stamps)) < 0.3)
+    rows &= stamps <= 2_330
     assert (rows & missing).sum() > 10
     return {
-        "impute.x": _samples(grid[rows], x.to_numpy(dtype=np.float64)[rows]),
+        "impute.x": _samples(stamps[rows], x.to_numpy(dtype=np.float64)[rows]),
         # The mean of at most 100 numbers near 80: 100 half ulp, 1e-14 relative, if they all went one way.
         "impute.expected": _events(grid[known], period, filled[known], (1e-13, 0.0)),
     }

@@ -9,31 +9,47 @@ use std::sync::Arc;
 use tilt::{
     interp::{Event, Functions, Inputs, Value},
     ir::{
-        Agg, BinaryOp, Bounds, Clock, DType, Edge, Expr, ExprId, Field, FloatWidth, FuncId, Function,
-        Input, Lambda, OPEN, Overlap, Program, QuantileMethod, Ratio, Reducer, ReducerId, Scalar,
-        Source, SpanRule, StreamId, TimePart, UnaryOp, Unit, VarId, Width, Window,
+        Agg, BinaryOp, Bounds, Clock, DType, Edge, Expr, ExprId, Field, FloatWidth, FuncId,
+        Function, Input, Lambda, OPEN, Overlap, Program, QuantileMethod, Ratio, Reducer, ReducerId,
+        Scalar, Source, SpanRule, StreamId, TimePart, UnaryOp, Unit, VarId, Width, Window,
     },
 };
 
-/// The choices that make a program and its data.
+/// The choices that make a program, or its data.
 #[derive(Clone)]
 pub(crate) struct Choices<'a> {
-    rest: std::slice::Iter<'a, u16>,
+    rest: &'a [u16],
+    from_the_end: bool,
 }
 
 impl<'a> Choices<'a> {
     pub(crate) fn new(choices: &'a [u16]) -> Self {
         Self {
-            rest: choices.iter(),
+            rest: choices,
+            from_the_end: false,
+        }
+    }
+
+    /// The same choices from the last to the first. Data is made of these, so that a long program leaves it some.
+    pub(crate) fn reversed(choices: &'a [u16]) -> Self {
+        Self {
+            rest: choices,
+            from_the_end: true,
         }
     }
 
     /// A number below `limit`; 0 once the choices are used up.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
-        match self.rest.next() {
-            Some(choice) => usize::from(*choice) % limit.max(1),
-            None => 0,
-        }
+        let next = if self.from_the_end {
+            self.rest.split_last()
+        } else {
+            self.rest.split_first()
+        };
+        let Some((choice, rest)) = next else {
+            return 0;
+        };
+        self.rest = rest;
+        usize::from(*choice) % limit.max(1)
     }
 
     /// True once in `n` times, and never for the simplest program.
@@ -72,13 +88,18 @@ pub(crate) fn program(choices: &mut Choices, scope: Scope) -> Program {
         this: None,
         function: None,
         reducer: None,
+        folded: Vec::new(),
     };
     maker.declarations();
-    for i in 0..1 + maker.choices.below(2) {
+    for i in 0..=maker.choices.below(2) {
         maker.input(i);
     }
-    for i in 0..1 + maker.choices.below(4) {
-        maker.temporal(i);
+    for i in 0..=maker.choices.below(5) {
+        if maker.choices.one_in(6) {
+            maker.normalisation(i);
+        } else {
+            maker.temporal(i);
+        }
     }
     maker.program
 }
@@ -95,6 +116,14 @@ pub(crate) fn functions() -> Functions {
     functions
 }
 
+fn record_type() -> DType {
+    let field = |name: &str, dtype| Field {
+        name: name.to_owned(),
+        dtype,
+    };
+    DType::Record(vec![field("a", DType::F64), field("b", DType::I64)])
+}
+
 struct Maker<'c, 'a> {
     program: Program,
     choices: &'c mut Choices<'a>,
@@ -106,6 +135,8 @@ struct Maker<'c, 'a> {
     this: Option<StreamId>,
     function: Option<FuncId>,
     reducer: Option<ReducerId>,
+    /// Windows to reduce again, with closed maps and the type of what is folded: that is what sharing is about.
+    folded: Vec<(Window, Option<ExprId>, DType)>,
 }
 
 impl Maker<'_, '_> {
@@ -121,7 +152,7 @@ impl Maker<'_, '_> {
                 result: DType::F64,
             }));
         }
-        if self.choices.one_in(4) {
+        if self.choices.one_in(3) {
             self.reducer();
         }
     }
@@ -184,16 +215,7 @@ impl Maker<'_, '_> {
         let dtype = match self.choices.below(8) {
             0..=3 => DType::F64,
             4 => DType::I64,
-            5 => DType::Record(vec![
-                Field {
-                    name: "a".to_owned(),
-                    dtype: DType::F64,
-                },
-                Field {
-                    name: "b".to_owned(),
-                    dtype: DType::I64,
-                },
-            ]),
+            5 => record_type(),
             6 => self.scalar_type(),
             _ => DType::Bool,
         };
@@ -227,19 +249,11 @@ impl Maker<'_, '_> {
     fn temporal(&mut self, number: usize) {
         let clock = self.clock();
         let name = format!("s{number}");
-        let dtype = match self.choices.below(6) {
+        let dtype = match self.choices.below(7) {
             0..=2 => DType::F64,
             3 => DType::I64,
-            4 => DType::Record(vec![
-                Field {
-                    name: "a".to_owned(),
-                    dtype: DType::F64,
-                },
-                Field {
-                    name: "b".to_owned(),
-                    dtype: DType::I64,
-                },
-            ]),
+            4 => record_type(),
+            5 if self.choices.one_in(3) => DType::List(Box::new(DType::F64)),
             _ => self.scalar_type(),
         };
         let depth = 1 + self.choices.below(4);
@@ -257,7 +271,68 @@ impl Maker<'_, '_> {
         }
     }
 
+    /// Two or three statistics on one grid, read together beside what they are of: the paper's normalisation and imputation.
+    fn normalisation(&mut self, number: usize) {
+        let stream = self.stream();
+        let clock = Clock::Every {
+            period: *self.choices.pick(&[5, 2, 10]),
+            offset: *self.choices.pick(&[0, 0, 1]),
+        };
+        let mut sources = vec![Source::Value { stream, offset: 0 }];
+        let mut value = match self.program.stream_dtype(stream) {
+            DType::Float(FloatWidth::W64) => self.add(Expr::At { stream, offset: 0 }),
+            _ => self.leaf(&DType::F64),
+        };
+        for i in 0..2 + self.choices.below(2) {
+            let mut statistic = self.reduce_stream(stream, &DType::F64, 1);
+            if self.choices.one_in(4) {
+                let other = self.constant(&DType::F64);
+                statistic = self.add(Expr::Binary(BinaryOp::Add, statistic, other));
+            }
+            let name = format!("s{number}_{i}");
+            let statistic = self
+                .program
+                .define(name, clock.clone(), statistic)
+                .expect("the body is there");
+            sources.push(Source::Value {
+                stream: statistic,
+                offset: 0,
+            });
+            let mut read = self.add(Expr::At {
+                stream: statistic,
+                offset: 0,
+            });
+            if self.choices.one_in(5) {
+                let other = self.expr(&DType::F64, 1);
+                read = self.add(Expr::Coalesce(read, other));
+            }
+            let op = *self
+                .choices
+                .pick(&[BinaryOp::Sub, BinaryOp::Div, BinaryOp::Max]);
+            value = self.add(Expr::Binary(op, value, read));
+        }
+        let clock = match self.choices.below(5) {
+            0..=2 => Clock::OnChange(sources),
+            3 => Clock::OnChange(vec![sources[0], sources[1]]),
+            _ => Clock::At(stream),
+        };
+        self.program
+            .define(format!("s{number}"), clock, value)
+            .expect("the body is there");
+    }
+
     fn clock(&mut self) -> Clock {
+        // Equal clocks share their events.
+        if self.choices.one_in(5) {
+            let clocks: Vec<Clock> = self
+                .program
+                .temporals()
+                .map(|(_, temporal)| temporal.clock.clone())
+                .collect();
+            if !clocks.is_empty() {
+                return self.choices.pick(&clocks).clone();
+            }
+        }
         match self.choices.below(6) {
             0 | 1 => Clock::At(self.stream()),
             2 | 3 => Clock::Every {
@@ -266,7 +341,7 @@ impl Maker<'_, '_> {
             },
             _ => {
                 let mut sources = Vec::new();
-                for _ in 0..1 + self.choices.below(3) {
+                for _ in 0..=self.choices.below(3) {
                     let stream = self.stream();
                     let source = match self.choices.below(5) {
                         0..=2 => Source::Value {
@@ -348,7 +423,11 @@ impl Maker<'_, '_> {
             6 => {
                 let cond = self.expr(&DType::Bool, depth - 1);
                 let then = self.expr(dtype, depth - 1);
-                let otherwise = self.expr(dtype, depth - 1);
+                // A filter as often as a choice.
+                let otherwise = match self.choices.below(2) {
+                    0 => self.expr(dtype, depth - 1),
+                    _ => self.add(Expr::Null(dtype.clone())),
+                };
                 self.add(Expr::When {
                     cond,
                     then,
@@ -378,10 +457,10 @@ impl Maker<'_, '_> {
             .iter()
             .copied()
             .find(|v| self.program.vars[*v].dtype == *dtype);
-        match (known, self.choices.below(8)) {
-            (Some(var), 0..=3) => self.add(Expr::Var(var)),
-            (_, 6) => self.constant(dtype),
-            (_, 7) => self.add(Expr::Null(dtype.clone())),
+        match (known, self.choices.below(16)) {
+            (Some(var), 0..=7) => self.add(Expr::Var(var)),
+            (_, 13 | 14) => self.constant(dtype),
+            (_, 15) => self.add(Expr::Null(dtype.clone())),
             _ => self.read(dtype),
         }
     }
@@ -481,7 +560,8 @@ impl Maker<'_, '_> {
 
     fn own_past(&mut self, stream: StreamId) -> ExprId {
         let back = -1 - self.choices.below(5) as i64;
-        let read = match self.choices.below(3) {
+        let dtype = self.program.stream_dtype(stream).clone();
+        let read = match self.choices.below(5) {
             0 => Expr::Prev {
                 stream,
                 n: 1 + self.choices.below(2) as u32,
@@ -490,6 +570,31 @@ impl Maker<'_, '_> {
                 stream,
                 offset: back,
             },
+            2 => {
+                let lo = back - 1 - self.choices.below(10) as i64;
+                let bounds = match self.choices.below(2) {
+                    0 => Bounds::Time {
+                        lo: Some(lo),
+                        hi: back,
+                    },
+                    _ => Bounds::Ordinal {
+                        lo: Some(lo),
+                        hi: back,
+                    },
+                };
+                let map = self.choices.one_in(3).then(|| {
+                    // Its own value is out of bounds in a map.
+                    let outside = std::mem::replace(&mut self.in_map, true);
+                    let map = self.expr(&dtype, 1);
+                    self.in_map = outside;
+                    map
+                });
+                Expr::Reduce {
+                    agg: Agg::Last,
+                    window: Window { stream, bounds },
+                    map,
+                }
+            }
             _ => Expr::Hold {
                 stream,
                 offset: back,
@@ -515,9 +620,11 @@ impl Maker<'_, '_> {
                 }
                 3 => Expr::Unary(UnaryOp::Not, self.expr(dtype, below)),
                 4 => {
-                    let op = *self
-                        .choices
-                        .pick(&[UnaryOp::IsNan, UnaryOp::IsFinite, UnaryOp::IsInfinite]);
+                    let op = *self.choices.pick(&[
+                        UnaryOp::IsNan,
+                        UnaryOp::IsFinite,
+                        UnaryOp::IsInfinite,
+                    ]);
                     Expr::Unary(op, self.expr(&DType::F64, below))
                 }
                 _ => {
@@ -544,18 +651,21 @@ impl Maker<'_, '_> {
                     Expr::Unary(op, self.expr(dtype, below))
                 }
                 6 if *dtype == DType::F64 => match self.function {
-                    Some(func) => Expr::Call {
+                    Some(func) if self.choices.below(2) == 0 => Expr::Call {
                         func,
                         args: vec![self.expr(dtype, below)],
                     },
-                    None => Expr::Clip {
+                    _ => Expr::Clip {
                         value: self.expr(dtype, below),
                         lo: self.constant(dtype),
                         hi: self.expr(dtype, below),
                     },
                 },
                 _ => {
-                    let from = self.choices.pick(&[DType::I64, DType::F32, DType::U64]).clone();
+                    let from = self
+                        .choices
+                        .pick(&[DType::I64, DType::F32, DType::U64])
+                        .clone();
                     Expr::Cast(self.expr(&from, below), dtype.clone())
                 }
             },
@@ -567,10 +677,15 @@ impl Maker<'_, '_> {
                     Expr::Binary(op, self.expr(dtype, below), self.expr(dtype, below))
                 }
                 5 => {
-                    let op = *self.choices.pick(&[UnaryOp::Abs, UnaryOp::BitNot, UnaryOp::Sign]);
+                    let op = *self
+                        .choices
+                        .pick(&[UnaryOp::Abs, UnaryOp::BitNot, UnaryOp::Sign]);
                     Expr::Unary(op, self.expr(dtype, below))
                 }
-                6 if *dtype == DType::I32 && self.scope.instants && self.program.unit != Unit::Tick => {
+                6 if *dtype == DType::I32
+                    && self.scope.instants
+                    && self.program.unit != Unit::Tick =>
+                {
                     let part = *self.choices.pick(&[
                         TimePart::Second,
                         TimePart::Day,
@@ -581,7 +696,10 @@ impl Maker<'_, '_> {
                     Expr::Unary(UnaryOp::Part(part), self.expr(&time, below))
                 }
                 _ => {
-                    let from = self.choices.pick(&[DType::F64, DType::I64, DType::Bool]).clone();
+                    let from = self
+                        .choices
+                        .pick(&[DType::F64, DType::I64, DType::Bool])
+                        .clone();
                     Expr::Cast(self.expr(&from, below), dtype.clone())
                 }
             },
@@ -600,6 +718,14 @@ impl Maker<'_, '_> {
                     Expr::Binary(Add, self.expr(dtype, below), self.expr(&length, below))
                 }
             },
+            DType::Duration(unit) if self.choices.one_in(3) && *unit != Unit::Tick => {
+                let other = *self.choices.pick(&[Unit::Milli, Unit::Second, Unit::Nano]);
+                Expr::Cast(self.expr(&DType::Duration(other), below), dtype.clone())
+            }
+            DType::Duration(_) if self.choices.one_in(4) => {
+                let op = *self.choices.pick(&[Mul, Div]);
+                Expr::Binary(op, self.expr(dtype, below), self.expr(&DType::I64, below))
+            }
             DType::Duration(_) => {
                 let op = *self.choices.pick(&[Add, Sub, Min, Max, Rem]);
                 Expr::Binary(op, self.expr(dtype, below), self.expr(dtype, below))
@@ -617,18 +743,74 @@ impl Maker<'_, '_> {
                         .collect(),
                 )
             }
-            DType::List(_) => Expr::Null(dtype.clone()),
+            DType::List(_) => return self.reduction(dtype, depth),
         };
         self.add(expr)
     }
 
-    /// A reduction that gives the type; an operator where there is none.
+    /// A reduction that gives the type, or two over one window.
     fn reduction(&mut self, dtype: &DType, depth: usize) -> ExprId {
+        let stream = self.stream();
+        self.reduce_stream(stream, dtype, depth)
+    }
+
+    fn reduce_stream(&mut self, stream: StreamId, dtype: &DType, depth: usize) -> ExprId {
+        let (agg, of) = self.agg(dtype);
+        let (mut window, map) = self.window(stream, &of, depth);
+        let first = self.add(Expr::Reduce { agg, window, map });
+        let merge = match dtype {
+            DType::Bool => BinaryOp::And,
+            DType::Float(_) | DType::Int(_) => BinaryOp::Sub,
+            _ => return first,
+        };
+        // Again over the same window, or by the same reduction over one that is longer.
+        let second = match self.choices.below(8) {
+            5 => match (self.agg(dtype), dtype) {
+                ((agg, also), _) if also == of => agg,
+                (_, DType::Float(_)) => Agg::Mean,
+                _ => return first,
+            },
+            6 | 7 => {
+                if let Bounds::Time { lo, .. } = &mut window.bounds {
+                    *lo = match self.choices.below(3) {
+                        0 => lo.map(|lo| lo - 5),
+                        1 => lo.map(|lo| lo - 1),
+                        _ => None,
+                    };
+                }
+                agg
+            }
+            _ => return first,
+        };
+        let again = Expr::Reduce {
+            agg: second,
+            window,
+            map,
+        };
+        match self.program.add(again) {
+            Ok(again) if self.program.dtype(again) == dtype => {
+                self.add(Expr::Binary(merge, first, again))
+            }
+            _ => first,
+        }
+    }
+
+    /// A reduction that gives the type, and what it folds.
+    fn agg(&mut self, dtype: &DType) -> (Agg, DType) {
         let unit = self.program.unit;
         let q = Ratio::new(*self.choices.pick(&[0.5, 0.0, 1.0, 0.3]));
+        let method = *self.choices.pick(&[
+            QuantileMethod::Linear,
+            QuantileMethod::Lower,
+            QuantileMethod::Higher,
+            QuantileMethod::Nearest,
+            QuantileMethod::Midpoint,
+        ]);
         let floats = [
             Agg::Sum,
             Agg::Mean,
+            Agg::Min,
+            Agg::Max,
             Agg::Min,
             Agg::Max,
             Agg::Last,
@@ -640,14 +822,16 @@ impl Maker<'_, '_> {
             Agg::CrestFactor,
             Agg::Product,
             Agg::Median,
-            Agg::Quantile {
-                q,
-                method: QuantileMethod::Linear,
-            },
+            Agg::Quantile { q, method },
             Agg::Skew { bias: true },
+            Agg::Skew { bias: false },
             Agg::Kurtosis {
                 fisher: true,
                 bias: false,
+            },
+            Agg::Kurtosis {
+                fisher: false,
+                bias: true,
             },
             Agg::Twa,
             Agg::Integral,
@@ -657,35 +841,64 @@ impl Maker<'_, '_> {
             },
             Agg::Mode,
         ];
-        let (agg, of) = match dtype {
+        match dtype {
             DType::Float(FloatWidth::W64) => match self.reducer {
-                Some(reducer) if self.choices.one_in(5) => (Agg::Custom(reducer), DType::F64),
+                Some(reducer) if self.choices.one_in(4) => (Agg::Custom(reducer), DType::F64),
+                // Statistics of integers are doubles.
+                _ if self.choices.one_in(6) => {
+                    let agg = [Agg::Mean, Agg::Rms, Agg::Std { ddof: 1 }, Agg::CrestFactor];
+                    (*self.choices.pick(&agg), DType::I64)
+                }
                 _ => (*self.choices.pick(&floats), DType::F64),
             },
             DType::Int(Width::W64) => {
-                let of = self.choices.pick(&[DType::I64, DType::F64, DType::Bool]).clone();
-                match self.choices.below(3) {
+                let of = [DType::I64, DType::F64, DType::Bool, DType::I32];
+                let of = self.choices.pick(&of).clone();
+                match self.choices.below(4) {
                     0 => (Agg::Len, of),
                     1 => (Agg::NUnique, of),
+                    2 if of == DType::I64 => (*self.choices.pick(&[Agg::Max, Agg::Min]), of),
                     _ if of == DType::F64 => (Agg::Len, of),
                     _ => (Agg::Sum, of),
                 }
             }
-            DType::Bool => (*self.choices.pick(&[Agg::Any, Agg::All, Agg::Last]), DType::Bool),
-            DType::Timestamp(_) if self.scope.instants => {
+            DType::Bool => (
+                *self.choices.pick(&[Agg::Any, Agg::All, Agg::Last]),
+                DType::Bool,
+            ),
+            DType::Timestamp(u) if self.scope.instants && *u == unit => {
                 (*self.choices.pick(&[Agg::ArgMin, Agg::ArgMax]), DType::F64)
             }
-            DType::Record(_) => (
-                *self.choices.pick(&[Agg::Last, Agg::First]),
-                dtype.clone(),
-            ),
+            DType::Record(_) => (*self.choices.pick(&[Agg::Last, Agg::First]), dtype.clone()),
             DType::Duration(u) if *u == unit => (Agg::Sum, dtype.clone()),
+            DType::List(item) => match self.choices.below(3) {
+                0 => (Agg::TopK { k: 2 }, (**item).clone()),
+                1 => (Agg::Collect, (**item).clone()),
+                _ => (Agg::Last, dtype.clone()),
+            },
             _ => (
-                *self.choices.pick(&[Agg::Max, Agg::Min, Agg::Last, Agg::Mode]),
+                *self
+                    .choices
+                    .pick(&[Agg::Max, Agg::Min, Agg::Last, Agg::Mode]),
                 dtype.clone(),
             ),
-        };
-        let stream = self.stream();
+        }
+    }
+
+    /// A window over the stream and a map to values of the type; one that was there before if that can be.
+    fn window(&mut self, stream: StreamId, of: &DType, depth: usize) -> (Window, Option<ExprId>) {
+        if self.choices.one_in(3) {
+            let known: Vec<_> = self
+                .folded
+                .iter()
+                .filter(|(window, _, dtype)| dtype == of && Some(window.stream) != self.this)
+                .cloned()
+                .collect();
+            if !known.is_empty() {
+                let (window, map, _) = self.choices.pick(&known).clone();
+                return (window, map);
+            }
+        }
         let bounds = match self.choices.below(8) {
             0..=4 => {
                 let (lo, hi) = self.bounds();
@@ -702,16 +915,13 @@ impl Maker<'_, '_> {
             }
             _ => Bounds::Ordinal { lo: None, hi: 0 },
         };
-        // The same window again and again is what sharing is about.
-        let map = match *self.program.stream_dtype(stream) == of && !self.choices.one_in(3) {
-            true => None,
-            false => Some(self.map(stream, &of, depth - 1)),
-        };
-        self.add(Expr::Reduce {
-            agg,
-            window: Window { stream, bounds },
-            map,
-        })
+        let window = Window { stream, bounds };
+        let as_it_is = *self.program.stream_dtype(stream) == *of && !self.choices.one_in(3);
+        let map = (!as_it_is).then(|| self.map(stream, of, depth.saturating_sub(1)));
+        if self.vars.is_empty() {
+            self.folded.push((window, map, of.clone()));
+        }
+        (window, map)
     }
 
     fn map(&mut self, stream: StreamId, of: &DType, depth: usize) -> ExprId {
@@ -752,23 +962,29 @@ pub(crate) fn inputs(choices: &mut Choices, program: &Program, base: i64) -> Inp
 }
 
 fn events(choices: &mut Choices, input: &Input, base: i64) -> Vec<Event> {
-    let count = choices.below(12);
+    // Mostly some, rarely none.
+    let count = [5, 3, 8, 11, 1, 9, 6, 0, 4, 7, 2, 10][choices.below(12)];
     let bag = input.overlap != Overlap::Disjoint;
     let mut events: Vec<Event> = Vec::new();
     let mut last = base;
     for _ in 0..count {
-        let gap = *choices.pick(&[1, 2, 0, 5, 1, 10, 33]) as i64;
+        let gap = *choices.pick(&[1i64, 2, 0, 5, 1, 10, 33]);
         let length = match input.span {
             SpanRule::Point | SpanRule::UntilNext => 1,
             SpanRule::Fixed(d) => d,
             SpanRule::Interval => *choices.pick(&[1, 3, 7, 20]),
         };
         // Disjoint events follow each other; those of a bag may overlap but are ordered by end.
-        let end = match bag {
-            true => last + gap,
-            false => last + gap + length - i64::from(gap > 0 && length == 1),
+        let end = if bag {
+            last + gap
+        } else {
+            last + gap + length - i64::from(gap > 0 && length == 1)
         };
-        let end = if !bag && end - length < last { last + length } else { end };
+        let end = if !bag && end - length < last {
+            last + length
+        } else {
+            end
+        };
         events.push(Event {
             start: end - length,
             end,
@@ -819,9 +1035,12 @@ fn value(choices: &mut Choices, dtype: &DType) -> Value {
             Value::Float(tilt::ir::round_to(*width, v))
         }
         DType::Utf8 => Value::Str(Arc::from(*choices.pick(&["a", "b", "", "é", "abc"]))),
-        DType::Record(fields) => {
-            Value::record(fields.iter().map(|f| value(choices, &f.dtype)).collect::<Vec<_>>())
-        }
+        DType::Record(fields) => Value::record(
+            fields
+                .iter()
+                .map(|f| value(choices, &f.dtype))
+                .collect::<Vec<_>>(),
+        ),
         DType::List(_) => Value::Null,
     }
 }

@@ -1,8 +1,9 @@
 //! Golden files: `tests/golden/**/*.tilt`.
 //!
 //! A file is a query, data in comment lines (`// input ~x: (0,5]=1 7=2`), and sections that begin with `=== command`. Each
-//! section holds what the command prints; `TILT_BLESS=1` writes it. Lines `// expect: …` and `// lineage ~x: …`
-//! are hand-made and never blessed: what they say must hold whatever the sections say.
+//! section holds what the command prints; `TILT_BLESS=1` writes it. Lines `// expect: …` (for keyed queries one
+//! `// expect key: "a" (0,5]=1` a row) and `// lineage ~x: …` are hand-made and never blessed: what they say must hold
+//! whatever the sections say.
 //!
 //! | command | prints |
 //! |---|---|
@@ -12,7 +13,7 @@
 //! | `lineage` | the halo of each input and the change points of each stream |
 //! | `stages` | the program after each pass that changed it |
 //! | `optimize` | the program after all passes, and how many temporal expressions it had and has |
-//! | `run` | the events of the output, which must be the same after all passes |
+//! | `run` | the events of the output, which must be the same after each pass alone and after all |
 //! | `run keyed` | the same, for each key |
 //! | a pass's name | the program after that pass alone |
 
@@ -37,7 +38,10 @@ fn golden_files_hold() {
     assert!(!files.is_empty(), "there are golden files");
     for file in files {
         let text = fs::read_to_string(&file).expect("a golden file can be read");
-        let new = render(&text, &file);
+        let (new, wrong) = render(&text, &file);
+        for wrong in wrong {
+            let _ = writeln!(failures, "{}, by hand:\n{wrong}", file.display());
+        }
         if new == text {
             continue;
         }
@@ -49,7 +53,7 @@ fn golden_files_hold() {
     }
     assert!(
         failures.is_empty(),
-        "golden files differ; look at the difference, then run again with TILT_BLESS=1\n{failures}"
+        "golden files differ; look at the difference, then run again with TILT_BLESS=1 (which leaves what is by hand)\n{failures}"
     );
 }
 
@@ -61,9 +65,12 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = fs::read_dir(dir)
         .expect("the golden directory is there")
         .map(|entry| entry.expect("its entries can be read").path())
-        .flat_map(|path| match path.is_dir() {
-            true => files(&path),
-            false => vec![path],
+        .flat_map(|path| {
+            if path.is_dir() {
+                files(&path)
+            } else {
+                vec![path]
+            }
         })
         .filter(|path| path.extension().is_some_and(|e| e == "tilt"))
         .collect();
@@ -71,8 +78,8 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The file with each section's content replaced by what its command prints.
-fn render(text: &str, file: &Path) -> String {
+/// The file with each section's content replaced by what its command prints, and what contradicts its hand-made lines.
+fn render(text: &str, file: &Path) -> (String, Vec<String>) {
     let (source, sections) = match text.find("\n=== ") {
         Some(at) => (&text[..=at], &text[at + 1..]),
         None => (text, ""),
@@ -83,10 +90,11 @@ fn render(text: &str, file: &Path) -> String {
         let output = run_command(command, source, file);
         let _ = write!(new, "=== {command}\n{}\n", output.trim_end());
     }
-    if let Ok(program) = ir::parse(source) {
-        check_by_hand(&program, source, file);
-    }
-    new
+    let wrong = match ir::parse(source) {
+        Ok(program) if ir::verify(&program).is_ok() => check_by_hand(&program, source, file),
+        _ => Vec::new(),
+    };
+    (new, wrong)
 }
 
 fn run_command(command: &str, source: &str, file: &Path) -> String {
@@ -110,12 +118,7 @@ fn run_command(command: &str, source: &str, file: &Path) -> String {
             });
             text
         }
-        "optimize" => {
-            let mut optimized = program.clone();
-            Pipeline::standard().run(&mut optimized);
-            let (before, after) = (program.temporals().count(), optimized.temporals().count());
-            format!("// temporal expressions: {before} -> {after}\n{optimized}")
-        }
+        "optimize" => optimized(&program),
         "run" => run(&program, source, file),
         "run keyed" => run_keyed(&program, source, file),
         name => match PASSES.iter().find(|pass| pass.name() == name) {
@@ -127,6 +130,14 @@ fn run_command(command: &str, source: &str, file: &Path) -> String {
             None => panic!("{}: there is no command `{name}`", file.display()),
         },
     }
+}
+
+/// The program after all passes, and how many temporal expressions it had and has.
+pub(crate) fn optimized(program: &Program) -> String {
+    let mut optimized = program.clone();
+    Pipeline::standard().run(&mut optimized);
+    let (before, after) = (program.temporals().count(), optimized.temporals().count());
+    format!("// temporal expressions: {before} -> {after}\n{optimized}")
 }
 
 /// Halos and change points as text.
@@ -155,83 +166,108 @@ pub(crate) fn lineage(program: &Program) -> String {
         if changes.grid {
             sources.push("a grid".to_owned());
         }
-        let _ = writeln!(text, "~{} changes with {}", temporal.name, sources.join(", "));
+        let _ = writeln!(
+            text,
+            "~{} changes with {}",
+            temporal.name,
+            sources.join(", ")
+        );
     }
     text
 }
 
+/// The events of the output, one a line. They must be the same after each pass alone and after all.
 fn run(program: &Program, source: &str, file: &Path) -> String {
     let inputs = parse_inputs(source, program);
     let options = Options::default();
-    let mut optimized = program.clone();
-    Pipeline::standard().run(&mut optimized);
-    match interp::run(program, &inputs, &options) {
-        Err(error) => error.to_string(),
-        Ok(events) => {
-            let again = interp::run(&optimized, &inputs, &options)
-                .unwrap_or_else(|e| panic!("{}: after all passes: {e}", file.display()));
-            assert_eq!(
-                format_events(&events),
-                format_events(&again),
-                "{}: before and after all passes",
-                file.display()
-            );
-            events
-                .iter()
-                .map(|event| format_events(std::slice::from_ref(event)))
-                .collect::<Vec<_>>()
-                .join("\n")
-        }
+    let events = match interp::run(program, &inputs, &options) {
+        Ok(events) => events,
+        Err(error) => return error.to_string(),
+    };
+    let alone = PASSES
+        .iter()
+        .map(|pass| (pass.name(), Pipeline::of(&[*pass])));
+    for (name, pipeline) in alone.chain([("all passes", Pipeline::standard())]) {
+        let mut changed = program.clone();
+        pipeline.run(&mut changed);
+        let again = interp::run(&changed, &inputs, &options)
+            .unwrap_or_else(|e| panic!("{}: after {name}: {e}", file.display()));
+        assert_eq!(
+            format_events(&events),
+            format_events(&again),
+            "{}: before and after {name}",
+            file.display()
+        );
     }
-}
-
-fn run_keyed(program: &Program, source: &str, file: &Path) -> String {
-    let inputs = parse_inputs(source, program);
-    let events = interp::run_keyed(program, &inputs, &Options::default())
-        .unwrap_or_else(|e| panic!("{}: {e}", file.display()));
     events
         .iter()
-        .map(|(key, event)| {
-            let event = format_events(std::slice::from_ref(event));
-            format!("{} {event}", format_value(key))
-        })
+        .map(|event| format_events(std::slice::from_ref(event)))
         .collect::<Vec<_>>()
         .join("\n")
 }
 
-/// Hand-made lines: `// expect:` events of the output, `// lineage ~x:` its reach.
-fn check_by_hand(program: &Program, source: &str, file: &Path) {
-    let expected: Vec<&str> = source
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("// expect:"))
-        .collect();
+/// The same for each key, after all passes too.
+fn run_keyed(program: &Program, source: &str, file: &Path) -> String {
+    let inputs = parse_inputs(source, program);
+    let run = |program: &Program| {
+        let rows = interp::run_keyed(program, &inputs, &Options::default())
+            .unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        rows.iter()
+            .map(|(key, event)| {
+                let event = format_events(std::slice::from_ref(event));
+                format!("{} {event}", format_value(key))
+            })
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    let mut optimized = program.clone();
+    Pipeline::standard().run(&mut optimized);
+    let found = run(program);
+    assert_eq!(found, run(&optimized), "{}: all passes", file.display());
+    found
+}
+
+/// What contradicts the hand-made lines: `// expect:` events of the output, `// expect key:` one of them with its key,
+/// `// lineage ~x:` its reach.
+fn check_by_hand(program: &Program, source: &str, file: &Path) -> Vec<String> {
+    let lines = |prefix: &str| -> Vec<&str> {
+        let lines = source.lines().map(str::trim);
+        lines
+            .filter_map(|line| Some(line.strip_prefix(prefix)?.trim()))
+            .collect()
+    };
+    let mut wrong = Vec::new();
+    let expected = lines("// expect:");
     if !expected.is_empty() {
         let dtype = program.stream_dtype(program.output);
-        let expected = parse_events(&expected.join(" "), dtype);
+        let expected = format_events(&parse_events(&expected.join(" "), dtype));
         let inputs = parse_inputs(source, program);
-        let found = interp::run(program, &inputs, &Options::default())
-            .unwrap_or_else(|e| panic!("{}: {e}", file.display()));
-        assert_eq!(
-            format_events(&found),
-            format_events(&expected),
-            "{}: found against expected by hand",
-            file.display()
-        );
-    }
-    let found = lineage(program);
-    for line in source.lines() {
-        if let Some(line) = line.trim().strip_prefix("// lineage ") {
-            assert!(
-                found.lines().any(|l| l == line.trim()),
-                "{}: by hand `{line}`, found\n{found}",
-                file.display()
-            );
+        let found = match interp::run(program, &inputs, &Options::default()) {
+            Ok(events) => format_events(&events),
+            Err(error) => error.to_string(),
+        };
+        if found != expected {
+            wrong.push(format!("  found    {found}\n  expected {expected}"));
         }
     }
+    let expected = lines("// expect key:").join("\n");
+    if !expected.is_empty() {
+        let found = run_keyed(program, source, file);
+        if found != expected {
+            wrong.push(format!("  found\n{found}\n  expected\n{expected}"));
+        }
+    }
+    let found = lineage(program);
+    for line in lines("// lineage ") {
+        if !found.lines().any(|l| l == line) {
+            wrong.push(format!("  expected {line}, found\n{found}"));
+        }
+    }
+    wrong
 }
 
 /// The lines that differ, for people.
-fn difference(old: &str, new: &str) -> String {
+pub(crate) fn difference(old: &str, new: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let same = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
     let mut text = format!("  first difference at line {}\n", same + 1);

@@ -1,13 +1,13 @@
 //! Properties that hold for every program and all data. A failure prints the program and its data as text that a golden file
 //! can hold.
 
-use proptest::{prelude::*, test_runner::TestCaseError};
+use proptest::{
+    prelude::*,
+    test_runner::{RngSeed, TestCaseError},
+};
 use tilt::{
     interp::{self, Event, Inputs, Options, RunError, Value},
-    ir::{
-        self, Halo, Lineage, OPEN, Pipeline, Program, Reach, Span,
-        pass::PASSES,
-    },
+    ir::{self, Halo, Lineage, OPEN, Pipeline, Program, Reach, Span, pass::PASSES},
 };
 
 use crate::{
@@ -25,11 +25,19 @@ fn choices() -> impl Strategy<Value = Vec<u16>> {
     prop::collection::vec(any::<u16>(), 0..220)
 }
 
+/// The same cases in every run: `PROPTEST_CASES` asks for more of them, `PROPTEST_RNG_SEED` for others.
 fn config() -> ProptestConfig {
+    let given = ProptestConfig::default();
+    let asked = std::env::var_os("PROPTEST_CASES").is_some();
     ProptestConfig {
+        cases: if asked { given.cases } else { 2_000 },
         failure_persistence: None,
         max_shrink_iters: 20_000,
-        ..ProptestConfig::default()
+        rng_seed: match given.rng_seed {
+            RngSeed::Random => RngSeed::Fixed(20_240_229),
+            seed @ RngSeed::Fixed(_) => seed,
+        },
+        ..given
     }
 }
 
@@ -42,11 +50,11 @@ struct Case {
 
 impl Case {
     fn new(choices: &[u16], scope: Scope) -> Self {
-        let mut choices = Choices::new(choices);
-        let base = BASES[choices.below(BASES.len())];
-        let program = generate::program(&mut choices, scope);
+        let (mut of_program, mut of_data) = (Choices::new(choices), Choices::reversed(choices));
+        let program = generate::program(&mut of_program, scope);
         ir::verify(&program).unwrap_or_else(|e| panic!("the generator made\n{program}\n{e}"));
-        let inputs = generate::inputs(&mut choices, &program, base);
+        let base = BASES[of_data.below(BASES.len())];
+        let inputs = generate::inputs(&mut of_data, &program, base);
         let options = Options {
             span: interp::hull(&inputs),
             part: None,
@@ -77,9 +85,9 @@ impl Case {
             ..self.options.clone()
         };
         let found = interp::run(program, inputs, &options).map_err(|e| e.to_string());
-        let same = found
-            .as_ref()
-            .is_ok_and(|f| f.len() == expected.len() && f.iter().zip(expected).all(|(a, b)| a.same(b)));
+        let same = found.as_ref().is_ok_and(|f| {
+            f.len() == expected.len() && f.iter().zip(expected).all(|(a, b)| a.same(b))
+        });
         if same {
             return Ok(());
         }
@@ -126,6 +134,38 @@ proptest! {
         let text = program.to_string();
         let parsed = ir::parse(&text).map_err(|e| TestCaseError::fail(format!("{e}\n{text}")))?;
         prop_assert_eq!(parsed.to_string(), text);
+    }
+
+    /// Twice is enough for most programs, but a pass can always leave work for an earlier one: only the sizes must not grow.
+    #[test]
+    fn optimising_again_changes_no_meaning_and_adds_no_stream(choices in choices()) {
+        let case = Case::new(&choices, ANYTHING);
+        let Ok(expected) = case.run() else { return Ok(()) };
+        let mut once = case.program.clone();
+        Pipeline::standard().run(&mut once);
+        let mut twice = once.clone();
+        Pipeline::standard().run(&mut twice);
+        prop_assert!(twice.temporals().count() <= once.temporals().count(), "{}\n{}", once, twice);
+        case.must_give(&twice, &case.inputs, None, &expected, "after all passes twice")?;
+    }
+
+    /// `split` aside: a stream of its own is seen as depending on the event that its clock ticks on up to that event's end.
+    #[test]
+    fn optimising_does_not_lengthen_the_lineage(choices in choices()) {
+        let program = generate::program(&mut Choices::new(&choices), ANYTHING);
+        let mut optimized = program.clone();
+        Pipeline::standard().without("split").run(&mut optimized);
+        let (before, after) = (Lineage::new(&program), Lineage::new(&optimized));
+        for (id, input) in program.inputs() {
+            let Some(new) = optimized.stream_named(&input.name).and_then(|id| after.halo(id)) else {
+                continue;
+            };
+            let old = before.halo(id);
+            let within = old.is_some_and(|old| {
+                is_within(new.lookback, old.lookback) && is_within(new.lookahead, old.lookahead)
+            });
+            prop_assert!(within, "{:?} becomes {:?}\n{}\n{}", old, new, program, optimized);
+        }
     }
 
     #[test]
@@ -179,21 +219,25 @@ proptest! {
     #[test]
     fn a_keyed_run_is_the_run_of_each_key(choices in choices()) {
         let mut case = Case::new(&choices, ANYTHING);
-        let keyed = key_the_first_record(&mut case.program);
-        let Some(name) = keyed else { return Ok(()) };
+        let keyed = key_the_records(&mut case.program);
+        if keyed.is_empty() {
+            return Ok(());
+        }
         let Ok(found) = interp::run_keyed(&case.program, &case.inputs, &case.options) else { return Ok(()) };
         let key_of = |event: &Event| match &event.value {
             Value::Record(fields) => fields[1].clone(),
             _ => Value::Null,
         };
-        let mut keys: Vec<Value> = case.inputs[&name].iter().map(key_of).collect();
+        let mut keys: Vec<Value> = keyed.iter().flat_map(|name| &case.inputs[name]).map(key_of).collect();
         keys.sort_by(Value::order);
         keys.dedup_by(|a, b| a.same(b));
         let mut total = 0;
         for key in keys {
             let mut inputs = case.inputs.clone();
-            let rows = inputs.get_mut(&name).expect("the keyed input has data");
-            rows.retain(|event| key_of(event).same(&key));
+            for name in &keyed {
+                let rows = inputs.get_mut(name).expect("the keyed input has data");
+                rows.retain(|event| key_of(event).same(&key));
+            }
             let of_key: Vec<Event> = found.iter()
                 .filter(|(k, _)| k.same(&key))
                 .map(|(_, e)| e.clone())
@@ -210,6 +254,20 @@ proptest! {
             a.0.cmp(&b.0).then_with(|| a.1.order(&b.1)).is_le()
         });
         prop_assert!(sorted);
+    }
+}
+
+fn is_within(new: Reach, old: Reach) -> bool {
+    match (new, old) {
+        (_, Reach::Unbounded) => true,
+        (Reach::Unbounded, _) => false,
+        (
+            Reach::Bounded { ticks, events },
+            Reach::Bounded {
+                ticks: t,
+                events: e,
+            },
+        ) => ticks <= t && events <= e,
     }
 }
 
@@ -259,7 +317,11 @@ fn within_halo(case: &Case, program: &Program, lineage: &Lineage, part: Span) ->
 
 /// How far into the past the halo reaches, by its definition: the walk may cover `ticks`, and skip `events` gaps.
 fn earliest(events: &[Event], span_end: i64, part: Span, halo: Halo) -> i64 {
-    let Reach::Bounded { ticks, events: skips } = halo.lookback else {
+    let Reach::Bounded {
+        ticks,
+        events: skips,
+    } = halo.lookback
+    else {
         return i64::MIN;
     };
     if part.start == i64::MIN {
@@ -270,7 +332,11 @@ fn earliest(events: &[Event], span_end: i64, part: Span, halo: Halo) -> i64 {
 }
 
 fn latest(events: &[Event], span_end: i64, part: Span, halo: Halo) -> i64 {
-    let Reach::Bounded { ticks, events: skips } = halo.lookahead else {
+    let Reach::Bounded {
+        ticks,
+        events: skips,
+    } = halo.lookahead
+    else {
         return i64::MAX;
     };
     if part.end == i64::MAX {
@@ -309,19 +375,18 @@ fn furthest(from: i64, ticks: i64, skips: u64, mut ends: Vec<i64>) -> i64 {
     best
 }
 
-/// Gives the first record input the key `b`; returns its name.
-fn key_the_first_record(program: &mut Program) -> Option<String> {
-    let id = program
-        .inputs()
-        .find(|(_, input)| input.dtype.field("b").is_some())
-        .map(|(id, _)| id)?;
-    match &mut program.streams[id] {
-        ir::Stream::Input(input) => {
+/// Gives every record input the key `b`; returns their names.
+fn key_the_records(program: &mut Program) -> Vec<String> {
+    let mut names = Vec::new();
+    for id in program.streams.ids().collect::<Vec<_>>() {
+        if let ir::Stream::Input(input) = &mut program.streams[id]
+            && input.dtype.field("b").is_some()
+        {
             input.key = Some("b".to_owned());
-            Some(input.name.clone())
+            names.push(input.name.clone());
         }
-        ir::Stream::Temporal(_) => None,
     }
+    names
 }
 
 fn unkey(program: &mut Program) {

@@ -72,10 +72,12 @@ pub(crate) fn parse_inputs(text: &str, program: &Program) -> Inputs {
 
 /// Inputs as lines that [`parse_inputs`] reads back.
 pub(crate) fn format_inputs(inputs: &Inputs) -> String {
-    inputs.iter().fold(String::new(), |mut text, (name, events)| {
-        let _ = writeln!(text, "// input ~{name}: {}", format_events(events));
-        text
-    })
+    inputs
+        .iter()
+        .fold(String::new(), |mut text, (name, events)| {
+            let _ = writeln!(text, "// input ~{name}: {}", format_events(events));
+            text
+        })
 }
 
 struct Reader<'a> {

@@ -62,3 +62,32 @@ def test_parsing_in_many_threads_gives_the_same_program(trend: tl.Program) -> No
     with ThreadPoolExecutor(8) as pool:
         for program in pool.map(tl.Program.parse, [TREND] * 400):
             assert program == trend
+
+
+def test_lineage_is_text_by_input(trend: tl.Program) -> None:
+    assert trend.lineage() == {"stock": ("20s", "0s")}
+
+
+def test_lineage_names_only_inputs_that_matter_and_says_unbounded() -> None:
+    program = tl.Program.parse("""
+        query total unit s {
+          input ~x: f64 point
+          input ~unused: f64 point
+          ~total[t] = reduce sum ~x[-inf : t]
+          output ~total
+        }
+    """)
+    lookback, lookahead = program.lineage()["x"]
+    assert (lookback, lookahead) == ("unbounded", "0s")
+    assert list(program.lineage()) == ["x"]
+
+
+def test_optimized_program_is_smaller_with_the_same_interface_and_reach(trend: tl.Program) -> None:
+    before = str(trend)
+    fused = trend.optimize()
+    assert isinstance(fused, tl.Program)
+    assert str(fused).count("[t] =") == 1
+    assert str(trend) == before
+    assert (fused.inputs, fused.output, fused.lineage()) == (trend.inputs, trend.output, trend.lineage())
+    assert fused.optimize() == fused
+    assert pickle.loads(pickle.dumps(fused)) == fused

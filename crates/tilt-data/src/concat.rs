@@ -1,6 +1,8 @@
 //! Chunks of a stream put together again.
 
-use arrow::{array::Array, buffer::NullBuffer, compute};
+use arrow_array::Array;
+use arrow_buffer::NullBuffer;
+use arrow_select::concat::concat;
 use tilt_ir::OPEN;
 
 use crate::{
@@ -22,24 +24,7 @@ impl SnapshotBuffer {
     /// Without chunks.
     pub fn concat(chunks: &[Self]) -> Result<Self> {
         let first = &chunks[0];
-        for (chunk, other) in chunks.iter().enumerate().skip(1) {
-            let columns = |b: &Self| -> Vec<_> {
-                b.columns()
-                    .iter()
-                    .map(|c| (c.name().to_owned(), c.array().data_type().clone()))
-                    .collect()
-            };
-            let what = if first.unit() != other.unit() {
-                "unit"
-            } else if first.shape() != other.shape() {
-                "shape"
-            } else if columns(first) != columns(other) {
-                "columns"
-            } else {
-                continue;
-            };
-            return Err(DataError::ChunkShape { chunk, what });
-        }
+        check_same_columns(chunks)?;
         let parts: Vec<(usize, &Self)> = chunks
             .iter()
             .enumerate()
@@ -66,7 +51,7 @@ impl SnapshotBuffer {
             );
             columns.push(Column {
                 field: field.into(),
-                array: compute::concat(&arrays)?,
+                array: concat(&arrays)?,
             });
         }
         let whole = match first.shape() {
@@ -84,6 +69,30 @@ impl SnapshotBuffer {
         };
         Ok(whole.with_time_columns(first.time_columns().clone()))
     }
+}
+
+/// Refuses buffers that are not of one stream.
+pub(crate) fn check_same_columns(chunks: &[SnapshotBuffer]) -> Result<()> {
+    let columns = |b: &SnapshotBuffer| -> Vec<_> {
+        b.columns()
+            .iter()
+            .map(|c| (c.name().to_owned(), c.array().data_type().clone()))
+            .collect()
+    };
+    let first = &chunks[0];
+    for (chunk, other) in chunks.iter().enumerate().skip(1) {
+        let what = if first.unit() != other.unit() {
+            "unit"
+        } else if first.shape() != other.shape() {
+            "shape"
+        } else if columns(first) != columns(other) {
+            "columns"
+        } else {
+            continue;
+        };
+        return Err(DataError::ChunkShape { chunk, what });
+    }
+    Ok(())
 }
 
 /// At least two parts, none of them empty.

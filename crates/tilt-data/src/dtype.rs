@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field as ArrowField, Fields, TimeUnit};
+use arrow_schema::{DataType, Field as ArrowField, Fields, TimeUnit};
 use tilt_ir::{DType, Field, FloatWidth, Unit, Width};
 
 /// The type of a stream over a column of type `data_type`; `None` if it has no meaning here.

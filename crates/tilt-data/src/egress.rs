@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use arrow::{
-    array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array},
-    buffer::{NullBuffer, ScalarBuffer},
-    datatypes::{FieldRef, Schema},
-};
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow_buffer::{NullBuffer, ScalarBuffer};
+use arrow_schema::{FieldRef, Schema};
 use tilt_ir::OPEN;
 
 use crate::{
@@ -29,7 +27,8 @@ pub enum Layout {
     /// The event's start and end, named like the input's if it had both, otherwise `start` and `end`.
     Interval,
     /// The inverse of ingress: the times in the columns and types they came in. Rows that were replaced at their own stamp
-    /// are rows, too.
+    /// are rows, too. Events that no longer follow from one stamp, because rows between them were left out, come back as
+    /// [`Interval`](Self::Interval).
     AsGiven,
 }
 
@@ -125,6 +124,11 @@ impl SnapshotBuffer {
             end: self.time_columns().end().clone(),
         };
         match (layout, self.time_columns(), self.timeline().spans()) {
+            (
+                Layout::AsGiven,
+                TimeColumns::Stamp(_),
+                Spans::Starts { .. } | Spans::Contiguous { .. },
+            ) => interval(),
             (Layout::AsGiven, _, _) => Times::Given,
             (Layout::Point, _, _) => point(),
             (Layout::Auto, TimeColumns::Stamp(_), Spans::Fixed(_)) => point(),

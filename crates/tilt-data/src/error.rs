@@ -1,6 +1,6 @@
 //! What can be wrong with data, grouped by who must act.
 
-use arrow::{datatypes::DataType, error::ArrowError};
+use arrow_schema::{ArrowError, DataType};
 use tilt_ir::{DType, Span, Unit};
 
 /// The result of this crate's functions.
@@ -47,14 +47,6 @@ pub enum DataError {
         what: &'static str,
         /// As declared.
         ticks: i64,
-    },
-    /// A keyed input read as one stream.
-    #[error("input ~{input} is keyed by `{key}`; read it with `ingest_keyed`")]
-    Keyed {
-        /// The input.
-        input: String,
-        /// The key column.
-        key: String,
     },
     /// An input without key read as a keyed one.
     #[error("input ~{input} has no key; read it with `ingest` or declare one")]

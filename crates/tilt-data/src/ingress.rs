@@ -4,12 +4,10 @@
 //! or narrower than 64 bits are converted; several chunks are joined; `sort` has to move rows; keyed inputs are grouped by
 //! key. Everything that semantics §7 calls bad input is found here, before anything runs.
 
-use arrow::{
-    array::{Array, ArrayRef, RecordBatch, UInt64Array, new_empty_array},
-    buffer::ScalarBuffer,
-    compute,
-    datatypes::{DataType, Field as ArrowField, FieldRef},
-};
+use arrow_array::{Array, ArrayRef, RecordBatch, UInt64Array, new_empty_array};
+use arrow_buffer::ScalarBuffer;
+use arrow_schema::{DataType, Field as ArrowField, FieldRef};
+use arrow_select::concat::concat;
 use tilt_ir::{DType, Field, Input, OPEN, Overlap, SpanRule, Unit};
 
 use crate::{
@@ -108,6 +106,9 @@ impl IngressOptions {
 
 /// Reads one batch as the stream that `input` declares, in ticks of the query's `unit`.
 ///
+/// The streams of a keyed input are checked key by key and come [merged](SnapshotBuffer::merge) into one buffer;
+/// [`ingest_keyed`] keeps them apart.
+///
 /// # Errors
 /// When the rows are not what was declared; see [`DataError`].
 pub fn ingest(
@@ -129,13 +130,14 @@ pub fn ingest_chunks(
     unit: Unit,
     options: &IngressOptions,
 ) -> Result<SnapshotBuffer> {
-    if let Some(key) = &input.key {
-        return Err(DataError::Keyed {
-            input: input.name.clone(),
-            key: key.clone(),
-        });
-    }
     let reader = Reader::new(input, unit, options)?;
+    if input.key.is_some() {
+        let streams = ingest_keyed(batches, input, unit, options)?;
+        if !streams.is_empty() {
+            let streams: Vec<SnapshotBuffer> = streams.into_iter().map(|(_, s)| s).collect();
+            return SnapshotBuffer::merge(&streams);
+        }
+    }
     let mut rows = reader.read(batches)?;
     let mut order = Vec::new();
     if options.sort && !rows.stamps.is_sorted() {
@@ -422,7 +424,7 @@ impl<'a> Reader<'a> {
         let gaps = self.check_stamps(rows, given)?;
         let lengths = match &rows.starts {
             Some(starts) => self.check_starts(rows, starts, given)?,
-            None => Lengths::default(),
+            None => Lengths::none(),
         };
         let period = self.check_period(rows, gaps, given)?;
 
@@ -461,7 +463,7 @@ impl<'a> Reader<'a> {
         }?;
         let overlap = match buffer.timeline().spans() {
             Spans::Fixed(d) if gaps.min >= *d => None,
-            _ => buffer.timeline().first_overlap(|i| buffer.is_valid(i)),
+            _ => buffer.timeline().first_overlap(buffer.validity()),
         };
         if let (Some((previous, row)), Overlap::Disjoint) = (overlap, self.input.overlap) {
             return Err(DataError::Overlapping {
@@ -520,34 +522,40 @@ impl<'a> Reader<'a> {
         starts: &[i64],
         given: impl Fn(usize) -> usize,
     ) -> Result<Lengths> {
-        let mut lengths = Lengths {
-            min: i64::MAX,
-            max: 0,
-        };
-        for (row, (start, end)) in starts.iter().zip(&rows.stamps).enumerate() {
-            if end <= start {
-                return Err(DataError::EmptyInterval {
-                    row: given(row),
-                    start_column: rows.time.start().name().to_owned(),
-                    end_column: rows.time.end().name().to_owned(),
-                    start: *start,
-                    end: *end,
-                    unit: self.unit,
+        let none = (i64::MAX, Lengths::none());
+        let (earliest, lengths) =
+            starts
+                .iter()
+                .zip(&rows.stamps)
+                .fold(none, |(earliest, lengths), (start, end)| {
+                    let length = end.saturating_sub(*start);
+                    (earliest.min(*start), lengths.with(length))
                 });
-            }
-            if *start < -TIME_LIMIT {
-                return Err(DataError::OutOfRange {
-                    column: rows.time.start().name().to_owned(),
-                    row: given(row),
-                    value: *start,
-                    unit: self.unit,
-                });
-            }
-            let length = end.saturating_sub(*start);
-            lengths.min = lengths.min.min(length);
-            lengths.max = lengths.max.max(length);
+        if lengths.min > 0 && earliest >= -TIME_LIMIT {
+            return Ok(lengths);
         }
-        Ok(lengths)
+        let bad = |(start, end): (&i64, &i64)| end <= start || *start < -TIME_LIMIT;
+        let row = starts.iter().zip(&rows.stamps).position(bad);
+        let row = row.expect("an empty or early interval");
+        let (start, end) = (starts[row], rows.stamps[row]);
+        let start_column = rows.time.start().name().to_owned();
+        Err(if end <= start {
+            DataError::EmptyInterval {
+                row: given(row),
+                start_column,
+                end_column: rows.time.end().name().to_owned(),
+                start,
+                end,
+                unit: self.unit,
+            }
+        } else {
+            DataError::OutOfRange {
+                column: start_column,
+                row: given(row),
+                value: start,
+                unit: self.unit,
+            }
+        })
     }
 
     /// The period, if the stamps need not be stored.
@@ -569,8 +577,9 @@ impl<'a> Reader<'a> {
         if stamps.len() == 1 || (gaps.min == period && gaps.max == period) {
             return Ok(self.options.detect_period.then_some(period));
         }
-        let first = i128::from(stamps[0]);
-        let off = |t: &i64| (i128::from(*t) - first) % i128::from(period) != 0;
+        // Sorted: the distance fits into 64 bits without a sign.
+        let distance = |t: i64| t.wrapping_sub(stamps[0]) as u64;
+        let off = |t: &i64| !distance(*t).is_multiple_of(period.unsigned_abs());
         match stamps.iter().position(off) {
             Some(row) => Err(DataError::OffGrid {
                 column: rows.time.end().name().to_owned(),
@@ -613,10 +622,26 @@ impl Gaps {
 }
 
 /// The least and the largest length of intervals.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Lengths {
     min: i64,
     max: i64,
+}
+
+impl Lengths {
+    fn none() -> Self {
+        Self {
+            min: i64::MAX,
+            max: 0,
+        }
+    }
+
+    fn with(self, length: i64) -> Self {
+        Self {
+            min: self.min.min(length),
+            max: self.max.max(length),
+        }
+    }
 }
 
 /// The column `name` of a batch.
@@ -676,7 +701,7 @@ fn join(
             let nullable = columns.iter().any(|(f, _)| f.is_nullable());
             let arrays: Vec<&dyn Array> = columns.iter().map(|(_, a)| a.as_ref()).collect();
             let field = field.as_ref().clone().with_nullable(nullable);
-            Ok((field.into(), compute::concat(&arrays)?))
+            Ok((field.into(), concat(&arrays)?))
         }
     }
 }

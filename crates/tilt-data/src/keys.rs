@@ -1,26 +1,29 @@
 //! Keyed streams: one stream a key.
 
-use std::{cmp::Ordering, collections::HashMap, hash::Hash, ops::Range};
+use std::{cmp::Ordering, collections::HashMap, hash::Hash, ops::Range, sync::Arc};
 
-use arrow::{
-    array::{Array, AsArray, PrimitiveArray},
-    datatypes::{
-        ArrowPrimitiveType, DataType, DurationMicrosecondType, DurationMillisecondType,
-        DurationNanosecondType, DurationSecondType, Float16Type, Float32Type, Float64Type,
-        Int8Type, Int16Type, Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType,
-        TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type,
-        UInt16Type, UInt32Type, UInt64Type,
+use arrow_array::{
+    Array, ArrowPrimitiveType, PrimitiveArray,
+    cast::AsArray,
+    types::{
+        DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
+        DurationSecondType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+        Int64Type, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+        TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
     },
 };
+use arrow_schema::{DataType, TimeUnit};
+use arrow_select::interleave::interleave;
 use tilt_ir::Scalar;
 
 use crate::{
+    concat::check_same_columns,
     error::{DataError, Result},
-    snapshot::SnapshotBuffer,
-    timeline::{Spans, Timeline},
+    snapshot::{Column, Shape, SnapshotBuffer},
+    timeline::{Spans, Stamps, Timeline},
 };
 
-/// A key; `None` is the key of the rows where it is null. All NaN are one key, as are both zeros.
+/// A key; `None` is the key of the rows where it is null. All NaN are one key, -0 and +0 are two.
 pub type Key = Option<Scalar>;
 
 impl SnapshotBuffer {
@@ -57,6 +60,62 @@ impl SnapshotBuffer {
             (key.clone(), stream)
         });
         Ok(split.collect())
+    }
+
+    /// One buffer of all events of several streams, ordered by end and at equal ends by stream: what
+    /// [`split_by_key`](Self::split_by_key) takes apart. Rows that are no events are left out. Copies each column once.
+    ///
+    /// # Errors
+    /// When streams differ in their columns, shape or unit.
+    ///
+    /// # Panics
+    /// Without streams.
+    pub fn merge(streams: &[Self]) -> Result<Self> {
+        let first = &streams[0];
+        check_same_columns(streams)?;
+        let mut rows: Vec<(usize, usize)> = Vec::new();
+        for (stream, buffer) in streams.iter().enumerate() {
+            rows.extend(buffer.positions().map(|row| (stream, row)));
+        }
+        // Stable: streams keep their order, and rows theirs.
+        rows.sort_by_key(|(stream, row)| streams[*stream].timeline().end(*row));
+
+        // Keep a common shift, so that intervals still go out as they came in.
+        let shift = match first.timeline().shift() {
+            shift if streams.iter().all(|s| s.timeline().shift() == shift) => shift,
+            _ => 0,
+        };
+        let times = |time: fn(&Timeline, usize) -> i64| {
+            let time = |(s, row): &(usize, usize)| time(streams[*s].timeline(), *row) - shift;
+            rows.iter().map(time).collect()
+        };
+        let ends = times(Timeline::end);
+        let same_rule =
+            |d: i64| move |s: &Self| matches!(s.timeline().spans(), Spans::Fixed(e) if *e == d);
+        let timeline = match first.timeline().spans() {
+            Spans::Fixed(d) if streams.iter().all(same_rule(*d)) => {
+                Timeline::new(Stamps::Explicit(ends), shift, Spans::Fixed(*d))
+            }
+            _ => Timeline::shifted_intervals(times(Timeline::start), ends, shift),
+        };
+
+        let mut columns = Vec::with_capacity(first.columns().len());
+        for (i, column) in first.columns().iter().enumerate() {
+            let arrays = streams.iter().map(|s| s.columns()[i].array().as_ref());
+            let arrays: Vec<&dyn Array> = arrays.collect();
+            columns.push(Column {
+                field: Arc::clone(column.field()),
+                array: interleave(&arrays, &rows)?,
+            });
+        }
+        let merged = match first.shape() {
+            Shape::Scalar => {
+                let column = columns.pop().expect("a scalar stream has a column");
+                Self::scalar(timeline, column, first.unit())?
+            }
+            Shape::Record => Self::record(timeline, columns, None, first.unit())?,
+        };
+        Ok(merged.with_time_columns(first.time_columns().clone()))
     }
 }
 
@@ -217,7 +276,6 @@ fn canonical_bits(value: f64) -> u64 {
     if value.is_nan() {
         f64::NAN.to_bits()
     } else {
-        // -0 + 0 is +0.
-        (value + 0.0).to_bits()
+        value.to_bits()
     }
 }

@@ -11,7 +11,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use arrow::array::{Float64Array, Int64Array, RecordBatch};
+//! use tilt_data::arrow::array::{Float64Array, Int64Array, RecordBatch};
 //! use tilt_data::{IngressOptions, Layout, infer_input, ingest};
 //! use tilt_ir::{Reach, Span, SpanRule, Unit};
 //!
@@ -31,6 +31,13 @@
 //! ```
 
 pub mod dtype;
+
+/// The Arrow that this crate speaks, for callers who do not want to keep a version of their own in step.
+pub mod arrow {
+    pub use arrow_array as array;
+    pub use arrow_buffer as buffer;
+    pub use arrow_schema as schema;
+}
 
 mod concat;
 mod cut;

@@ -2,12 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use arrow::{
-    array::{Array, ArrayRef, BooleanArray, UInt64Array},
-    buffer::NullBuffer,
-    compute,
-    datatypes::{Field as ArrowField, FieldRef},
-};
+use arrow_array::{Array, ArrayRef, BooleanArray, UInt64Array};
+use arrow_buffer::NullBuffer;
+use arrow_schema::{Field as ArrowField, FieldRef};
+use arrow_select::{nullif::nullif, take::take};
 use tilt_ir::{DType, Field, Span, Unit};
 
 use crate::{
@@ -68,7 +66,7 @@ impl Column {
     pub(crate) fn take(&self, rows: &UInt64Array) -> Result<Self> {
         Ok(Self {
             field: Arc::clone(&self.field),
-            array: compute::take(&self.array, rows, None)?,
+            array: take(&self.array, rows, None)?,
         })
     }
 }
@@ -264,7 +262,7 @@ impl SnapshotBuffer {
     pub fn is_bag(&self) -> bool {
         *self
             .bag
-            .get_or_init(|| self.timeline.first_overlap(|i| self.is_valid(i)).is_some())
+            .get_or_init(|| self.timeline.first_overlap(self.validity()).is_some())
     }
 
     /// From the earliest start to the latest end of all events; `None` if there is none. An open event counts with its
@@ -399,6 +397,6 @@ pub(crate) fn with_nulls(column: &Column, valid: &NullBuffer) -> Result<Column> 
     let field = column.field.as_ref().clone().with_nullable(true);
     Ok(Column {
         field: Arc::new(field),
-        array: compute::nullif(&column.array, &null)?,
+        array: nullif(&column.array, &null)?,
     })
 }

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use arrow::{
-    array::{Array, ArrayRef, AsArray, PrimitiveArray},
-    buffer::{NullBuffer, ScalarBuffer},
-    datatypes::{
-        ArrowTimestampType, DataType, Date32Type, Date64Type, DurationMicrosecondType,
-        DurationMillisecondType, DurationNanosecondType, DurationSecondType, Field, FieldRef,
-        Int32Type, Int64Type, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
-        TimestampNanosecondType, TimestampSecondType,
+use arrow_array::{
+    Array, ArrayRef, PrimitiveArray,
+    cast::AsArray,
+    types::{
+        ArrowTimestampType, Date32Type, Date64Type, DurationMicrosecondType,
+        DurationMillisecondType, DurationNanosecondType, DurationSecondType, Int32Type, Int64Type,
+        TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
+        TimestampSecondType,
     },
 };
+use arrow_buffer::{NullBuffer, ScalarBuffer};
+use arrow_schema::{DataType, Field, FieldRef, TimeUnit};
 use tilt_ir::Unit;
 
 use crate::{

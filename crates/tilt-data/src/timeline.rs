@@ -1,6 +1,6 @@
 //! When the events of a stream are.
 
-use arrow::buffer::ScalarBuffer;
+use arrow_buffer::{NullBuffer, ScalarBuffer};
 use tilt_ir::{OPEN, Span};
 
 /// One instant a row: the event's end, or under [`Spans::UntilNext`] the instant from which the row is true.
@@ -226,6 +226,13 @@ impl Timeline {
     /// The ends as a buffer; the stored one where it holds them.
     pub fn ends(&self) -> ScalarBuffer<i64> {
         match (&self.stamps, &self.spans) {
+            (Stamps::Explicit(stamps), Spans::UntilNext { .. }) => {
+                // Next stamps are instants; only the last can be open.
+                let next = stamps.get(1..).unwrap_or_default();
+                let inner = next.iter().map(|s| s + (self.shift - 1));
+                let last = self.len().checked_sub(1).map(|last| self.end(last));
+                inner.chain(last).collect::<Vec<_>>().into()
+            }
             (_, Spans::UntilNext { .. }) => (0..self.len()).map(|i| self.end(i)).collect(),
             (Stamps::Explicit(stamps), _) if self.shift == 0 => stamps.clone(),
             _ => (0..self.len()).map(|i| self.stamp(i)).collect(),
@@ -234,8 +241,11 @@ impl Timeline {
 
     /// The starts as a buffer; the stored one where there is one.
     pub fn starts(&self) -> ScalarBuffer<i64> {
-        match &self.spans {
-            Spans::Starts { starts, .. } if self.shift == 0 => starts.clone(),
+        match (&self.stamps, &self.spans) {
+            (_, Spans::Starts { starts, .. }) if self.shift == 0 => starts.clone(),
+            (Stamps::Explicit(stamps), Spans::UntilNext { .. }) => {
+                stamps.iter().map(|s| s + (self.shift - 1)).collect()
+            }
             _ => (0..self.len()).map(|i| self.start(i)).collect(),
         }
     }
@@ -385,15 +395,19 @@ impl Timeline {
 
     /// The first pair of neighbouring rows, among those that are active events, that overlap. As rows are ordered by
     /// end, there is such a pair if any two events overlap.
-    pub(crate) fn first_overlap(
-        &self,
-        mut is_valid: impl FnMut(usize) -> bool,
-    ) -> Option<(usize, usize)> {
+    pub(crate) fn first_overlap(&self, valid: Option<&NullBuffer>) -> Option<(usize, usize)> {
         match (&self.stamps, &self.spans) {
             (_, Spans::UntilNext { .. } | Spans::Contiguous { .. }) => return None,
             (Stamps::Regular { period, .. }, Spans::Fixed(d)) if period >= d => return None,
+            // The usual case at the speed of memory: rows do not overlap, whatever they hold.
+            (Stamps::Explicit(ends), Spans::Starts { starts, .. })
+                if starts.iter().skip(1).zip(ends).all(|(s, e)| s >= e) =>
+            {
+                return None;
+            }
             _ => {}
         }
+        let is_valid = |i| valid.is_none_or(|valid| valid.is_valid(i));
         let mut previous: Option<usize> = None;
         for i in 0..self.len() {
             if !is_valid(i) || self.is_superseded(i) {

@@ -2,6 +2,8 @@
 
 use tilt_ir::{DType, Span, VerifyError};
 
+use crate::buffers::BufferError;
+
 /// Why a run failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RunError {
@@ -11,6 +13,9 @@ pub enum RunError {
     /// The owner of the data must change it, or the way it is read.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// The owner of the data must ingest it as the query declares it.
+    #[error(transparent)]
+    Buffer(#[from] BufferError),
     /// The program that runs the query must provide something else.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -39,7 +44,7 @@ pub enum QueryError {
     },
     /// The total of an integer reduction does not fit into 64 bits.
     #[error(
-        "`{reduction}` in ~{reader} at {instant} overflows 64 bits over the window {window}; cast the values to f64 or \
+        "`{reduction}` in ~{reader} at {instant} overflows 64 bits over its events in {window}; cast the values to f64 or \
          narrow the window"
     )]
     Overflow {

@@ -35,7 +35,9 @@
 //! | `eval` | reads, windows, recurrences | section 4 |
 //! | `scalar`, `calendar` | operators and casts | section 4, numbers |
 //! | `reduce` | reductions | section 4, reductions |
+//! | `buffers` | Arrow in and out | |
 
+mod buffers;
 mod calendar;
 mod clock;
 mod error;
@@ -51,6 +53,7 @@ mod tests;
 mod timeline;
 mod value;
 
+pub use buffers::{BufferError, buffer_of, events_of, run_buffers};
 pub use error::{DataError, HostError, QueryError, RunError};
 pub use events::{Event, Inputs, hull};
 pub use functions::Functions;

@@ -52,8 +52,7 @@ impl Ranges {
                 let grid = Grid::new(period, offset);
                 let cells = grid.cells(hull(all, run));
                 let (first, last) = (cells.start, cells.end - 1);
-                (first <= last)
-                    .then(|| Span::new(grid.cell(first).start, grid.cell(last).end))
+                (first <= last).then(|| Span::new(grid.cell(first).start, grid.cell(last).end))
             }
             _ => all,
         }

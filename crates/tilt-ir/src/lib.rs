@@ -7,8 +7,8 @@ mod lex;
 mod lineage;
 mod names;
 mod nullness;
-pub mod pass;
 mod parse;
+pub mod pass;
 mod print;
 mod program;
 mod time;
@@ -33,4 +33,4 @@ pub use time::{DurationError, OPEN, Span, Unit, format_duration, parse_duration}
 pub use timeline::{Timeline, Timelines};
 pub use types::{DType, Field, FloatWidth, Scalar, Width, round_to};
 pub use typing::TypeError;
-pub use verify::{MAX_DEPTH, Rule, VerifyError, Violation, verify};
+pub use verify::{MAX_DEPTH, MAX_NODES, Rule, VerifyError, Violation, verify};

@@ -286,10 +286,19 @@ impl Resolver<'_> {
                 (here.clone(), here)
             }
             Stream::Temporal(temporal) => {
-                let aligned = self.timelines.aligned(&temporal.clock);
-                let at_end = self.evaluated(id, temporal, aligned);
-                let steady =
-                    is_steady(self.program, &self.timelines, temporal.body, &temporal.clock);
+                let timeline = self.timelines.of(id);
+                let at_end = if self.timelines.is_bag(timeline) {
+                    self.evaluated(id, temporal, self.timelines.aligned(&temporal.clock))
+                } else {
+                    // Its own events end there, whoever else is on that timeline.
+                    self.evaluated(id, temporal, Some(timeline))
+                };
+                let steady = is_steady(
+                    self.program,
+                    &self.timelines,
+                    temporal.body,
+                    &temporal.clock,
+                );
                 let inside = if steady {
                     self.evaluated(id, temporal, None)
                 } else {
@@ -319,8 +328,9 @@ impl Resolver<'_> {
     /// event limits it, however long the others last.
     fn stretch(&self, id: StreamId) -> Option<i64> {
         let limit = self.timelines.stretch(self.timelines.of(id));
-        let Some((temporal, Clock::OnChange(sources))) =
-            self.program.streams[id].as_temporal().map(|t| (t, &t.clock))
+        let Some((temporal, Clock::OnChange(sources))) = self.program.streams[id]
+            .as_temporal()
+            .map(|t| (t, &t.clock))
         else {
             return limit;
         };
@@ -333,13 +343,7 @@ impl Resolver<'_> {
     }
 
     /// What the start and end of an event of the clock depend on.
-    fn clock(
-        &self,
-        clock: &Clock,
-        body: ExprId,
-        aligned: Option<Timeline>,
-        into: &mut Extents,
-    ) {
+    fn clock(&self, clock: &Clock, body: ExprId, aligned: Option<Timeline>, into: &mut Extents) {
         match clock {
             Clock::Every { .. } => {}
             Clock::At(stream) => {
@@ -367,7 +371,14 @@ impl Resolver<'_> {
                             // Where the body has a value without this source, the event before it and the start of the one
                             // after it are edges of output events.
                             let strict = nullness::strict_in_source(self.program, body, *source);
-                            add_all(into, if strict { read } else { self.edges(stream, &read) });
+                            add_all(
+                                into,
+                                if strict {
+                                    read
+                                } else {
+                                    self.edges(stream, &read)
+                                },
+                            );
                         }
                         Source::Hold {
                             offset, max_age, ..
@@ -455,10 +466,20 @@ impl Resolver<'_> {
                 // At the end of an event, those that intersect a window up to there have ended as well.
                 let ended = place.aligned == Some(timeline) && !self.timelines.is_bag(timeline);
                 if ended
+                    && let Bounds::Ordinal { lo, hi } = window.bounds
+                    && hi <= 0
+                {
+                    add_all(&mut mapped, self.at_end[stream.index()].clone());
+                    add_all(into, self.counted_back(stream, &mapped, lo));
+                    return;
+                }
+                if ended
                     && let Bounds::Time { lo, hi } = window.bounds
                     && hi <= 0
                 {
-                    let hi = self.stretch(stream).map_or(0, |s| hi.saturating_add(s).min(0));
+                    let hi = self
+                        .stretch(stream)
+                        .map_or(0, |s| hi.saturating_add(s).min(0));
                     add_all(&mut mapped, self.at_end[stream.index()].clone());
                     add_all(into, each(&mapped, |e| e.moved(lo, Some(hi))));
                     return;
@@ -486,12 +507,7 @@ impl Resolver<'_> {
                     Bounds::Time { lo, hi } => each(&element, |e| e.moved(lo, Some(hi))),
                     Bounds::Ordinal { lo, hi } => {
                         let element = self.unordered(stream, &element);
-                        // The current event, from which the window counts, may be the last one before `T`.
-                        let back = lo.map(|lo| lo.saturating_neg().max(1) as u64);
-                        let read = match back {
-                            Some(back) => self.events_back(stream, &element, back),
-                            None => each(&element, |e| Extent { lo: None, ..e }),
-                        };
+                        let read = self.counted_back(stream, &element, lo);
                         // The first step ahead leads to the end of the current event, unless that is where we are.
                         let current = u64::from(self.stretch(stream) != Some(0));
                         let ahead = if hi > 0 { hi as u64 + current } else { 0 };
@@ -501,6 +517,15 @@ impl Resolver<'_> {
                 add_all(into, read);
             }
             _ => expr.for_each_operand(|operand| self.expr(operand, place, into)),
+        }
+    }
+
+    /// A read of the events of a window that begins `lo` events from the current one.
+    fn counted_back(&self, stream: StreamId, read: &Extents, lo: Option<i64>) -> Extents {
+        match lo {
+            // The current event, from which the window counts, may be the last one before `T`.
+            Some(lo) => self.events_back(stream, read, lo.saturating_neg().max(1) as u64),
+            None => each(read, |e| Extent { lo: None, ..e }),
         }
     }
 
@@ -527,36 +552,41 @@ impl Resolver<'_> {
     /// A read of the last event that ended at or before `T + offset`.
     fn hold(&self, stream: StreamId, offset: i64, max_age: Option<i64>) -> Extents {
         let at_end = &self.at_end[stream.index()];
-        match max_age {
-            Some(age) => each(at_end, |e| {
+        if let Some(age) = max_age {
+            each(at_end, |e| {
                 e.moved(Some(offset.saturating_sub(age)), Some(offset))
-            }),
-            None => {
-                let here = each(at_end, |e| e.moved(Some(offset), Some(offset)));
-                self.events_back(stream, &here, 1)
-            }
+            })
+        } else {
+            let here = each(at_end, |e| e.moved(Some(offset), Some(offset)));
+            self.events_back(stream, &here, 1)
         }
     }
 
     /// A read moved `n` events of `stream` into the past.
     fn events_back(&self, stream: StreamId, read: &Extents, n: u64) -> Extents {
-        self.count(stream, read, n, |e, counted| match counted {
-            true => Extent {
-                back: e.back.saturating_add(n),
-                ..e
-            },
-            false => Extent { lo: None, ..e },
+        self.count(stream, read, n, |e, counted| {
+            if counted {
+                Extent {
+                    back: e.back.saturating_add(n),
+                    ..e
+                }
+            } else {
+                Extent { lo: None, ..e }
+            }
         })
     }
 
     /// A read moved `n` events of `stream` into the future.
     fn events_ahead(&self, stream: StreamId, read: &Extents, n: u64) -> Extents {
-        self.count(stream, read, n, |e, counted| match counted {
-            true => Extent {
-                ahead: e.ahead.saturating_add(n),
-                ..e
-            },
-            false => Extent { hi: None, ..e },
+        self.count(stream, read, n, |e, counted| {
+            if counted {
+                Extent {
+                    ahead: e.ahead.saturating_add(n),
+                    ..e
+                }
+            } else {
+                Extent { hi: None, ..e }
+            }
         })
     }
 
@@ -677,3 +707,6 @@ fn is_steady_map(program: &Program, timelines: &Timelines, map: ExprId, stream: 
     });
     steady
 }
+
+#[cfg(test)]
+mod tests;

@@ -138,7 +138,10 @@ pub(crate) const QUANTILE_METHODS: &[(&str, QuantileMethod)] = &[
 ];
 
 /// The name under which `table` lists `value`.
-pub(crate) fn name_in<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> Option<&'static str> {
+pub(crate) fn name_in<T: PartialEq>(
+    table: &[(&'static str, T)],
+    value: &T,
+) -> Option<&'static str> {
     table.iter().find(|row| row.1 == *value).map(|row| row.0)
 }
 

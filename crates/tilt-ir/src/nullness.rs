@@ -47,7 +47,9 @@ fn strict(
             vars.insert(*var, value);
             strict(program, *body, target, vars)
         }
-        Expr::Unary(_, a) | Expr::Field(a, _) | Expr::Cast(a, _) => strict(program, *a, target, vars),
+        Expr::Unary(_, a) | Expr::Field(a, _) | Expr::Cast(a, _) => {
+            strict(program, *a, target, vars)
+        }
         Expr::Coalesce(a, b) | Expr::Binary(BinaryOp::And | BinaryOp::Or, a, b) => {
             strict(program, *a, target, vars) && strict(program, *b, target, vars)
         }
@@ -143,7 +145,9 @@ impl Totality {
                 Stream::Temporal(temporal) => {
                     let present = match &temporal.clock {
                         Clock::At(stream) => this.is_total(*stream),
-                        Clock::OnChange(sources) => sources.iter().any(|s| this.is_total(s.stream())),
+                        Clock::OnChange(sources) => {
+                            sources.iter().any(|s| this.is_total(s.stream()))
+                        }
                         // A grid's cells are limited by the range of each stream on it.
                         Clock::Every { .. } => false,
                     };
@@ -331,3 +335,6 @@ pub(crate) fn always_casts(from: &DType, to: &DType) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests;

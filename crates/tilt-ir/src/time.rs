@@ -254,6 +254,23 @@ mod tests {
     }
 
     #[test]
+    fn units_print_as_they_are_written() {
+        let names: Vec<String> = Unit::ALL.iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["tick", "s", "ms", "us", "ns"]);
+        for unit in Unit::ALL {
+            assert_eq!(Unit::parse(&unit.to_string()), Some(unit));
+        }
+        assert_eq!(Unit::parse("sec"), None);
+    }
+
+    #[test]
+    fn spans_hold_their_end_and_not_their_start() {
+        let span = Span::new(-1, 3);
+        assert_eq!(span.to_string(), "(-1, 3]");
+        assert!(!span.contains(-1) && span.contains(0) && span.contains(3) && !span.contains(4));
+    }
+
+    #[test]
     fn units_convert_exactly_or_not_at_all() {
         assert_eq!(Unit::Second.convert(3, Unit::Nano), Some(3_000_000_000));
         assert_eq!(Unit::Nano.convert(1_500, Unit::Micro), None);

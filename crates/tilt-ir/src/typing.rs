@@ -82,9 +82,12 @@ impl Program {
                 .map(|node| &node.dtype)
                 .ok_or(TypeError::Dangling)
         };
-        let stream = |id| match self.streams.contains(id) {
-            true => Ok(self.stream_dtype(id)),
-            false => Err(TypeError::Dangling),
+        let stream = |id| {
+            if self.streams.contains(id) {
+                Ok(self.stream_dtype(id))
+            } else {
+                Err(TypeError::Dangling)
+            }
         };
         Ok(match expr {
             Expr::Const(scalar, dtype) => {
@@ -293,8 +296,7 @@ fn accumulator(value: &DType) -> DType {
 
 fn type_of_unary(op: UnaryOp, a: &DType) -> Result<DType> {
     use UnaryOp::*;
-    let signed =
-        |d: &DType| matches!(d, DType::Int(_) | DType::Float(_) | DType::Duration(_));
+    let signed = |d: &DType| matches!(d, DType::Int(_) | DType::Float(_) | DType::Duration(_));
     match op {
         Neg => operand(op.symbol(), a, "signed numbers or durations", signed)?,
         Not => operand(op.symbol(), a, "bools", |d| *d == DType::Bool)?,

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`Rule::Ids`] | every id names an entity of the program; an operand's id is less than its user's, so expressions are acyclic |
 //! | [`Rule::Depth`] | no expression is nested deeper than [`MAX_DEPTH`] |
+//! | [`Rule::Size`] | written out as a tree, no body has more than [`MAX_NODES`] nodes: what is shared is bound by `let` |
 //! | [`Rule::Names`] | streams, functions and reducers have names of their own kind that are not empty and not used twice |
 //! | [`Rule::Types`] | a node's type is the one its operands give; a temporal expression's type is its body's |
 //! | [`Rule::Order`] | a temporal expression reads streams defined before it, or itself |
@@ -33,8 +34,12 @@ use crate::{
 /// How deep expressions may nest, so that recursive walks fit any stack.
 pub const MAX_DEPTH: usize = 256;
 
+/// How many nodes a body may have when every shared node is written out, so that walks that do not remember what they saw, and
+/// the text itself, stay short.
+pub const MAX_NODES: usize = 1 << 18;
+
 /// The largest offset, bound, age or period in ticks.
-const MAX_TICKS: i64 = 1 << 62;
+pub(crate) const MAX_TICKS: i64 = 1 << 62;
 
 /// The invariants; the module's table says what each one means.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -42,6 +47,7 @@ const MAX_TICKS: i64 = 1 << 62;
 pub enum Rule {
     Ids,
     Depth,
+    Size,
     Names,
     Types,
     Order,
@@ -148,19 +154,28 @@ impl<'a> Verifier<'a> {
         }
     }
 
+    /// Adds the text of `id` to what was reported about it after the first `before` violations.
+    fn show(&mut self, id: ExprId, before: usize) {
+        for violation in &mut self.violations[before..] {
+            violation.expr = Some(self.program.expr_text(id));
+        }
+    }
+
     fn ids(&mut self) {
         let program = self.program;
-        self.place = "the program".to_owned();
+        self.place = String::from("the program");
         if !program.streams.contains(program.output) {
             self.report(Rule::Output, "the output names no stream");
         }
         let mut depth = vec![0usize; program.exprs.len()];
+        let mut size = vec![1usize; program.exprs.len()];
         for (id, node) in program.exprs.iter() {
             let expr = &node.expr;
             let mut operands_ok = true;
             expr.for_each_operand(|operand| {
                 if operand.index() < id.index() {
                     depth[id.index()] = depth[id.index()].max(depth[operand.index()] + 1);
+                    size[id.index()] = size[id.index()].saturating_add(size[operand.index()]);
                 } else {
                     operands_ok = false;
                 }
@@ -203,9 +218,9 @@ impl<'a> Verifier<'a> {
             self.place = format!("~{}", temporal.name);
             let clock_ok = match &temporal.clock {
                 Clock::At(stream) => program.streams.contains(*stream),
-                Clock::OnChange(sources) => sources
-                    .iter()
-                    .all(|s| program.streams.contains(s.stream())),
+                Clock::OnChange(sources) => {
+                    sources.iter().all(|s| program.streams.contains(s.stream()))
+                }
                 Clock::Every { .. } => true,
             };
             if !clock_ok {
@@ -213,6 +228,11 @@ impl<'a> Verifier<'a> {
             }
             if !program.exprs.contains(temporal.body) {
                 self.report(Rule::Ids, "the body names no expression");
+            } else if size[temporal.body.index()] > MAX_NODES {
+                self.report(
+                    Rule::Size,
+                    format!("written out, the body has more than {MAX_NODES} nodes; bind what it shares with `let`"),
+                );
             }
         }
         for (_, reducer) in program.reducers.iter() {
@@ -224,13 +244,24 @@ impl<'a> Verifier<'a> {
                 });
             if !ok {
                 self.report(Rule::Ids, "a body or parameter does not exist");
+                continue;
+            }
+            let bodies = reducer_lambdas(reducer).map(|lambda| lambda.body);
+            if bodies
+                .chain([reducer.init])
+                .any(|body| size[body.index()] > MAX_NODES)
+            {
+                self.report(
+                    Rule::Size,
+                    format!("written out, a body has more than {MAX_NODES} nodes; bind what it shares with `let`"),
+                );
             }
         }
     }
 
     fn names(&mut self) {
         let program = self.program;
-        self.place = "the program".to_owned();
+        self.place = String::from("the program");
         let kinds: [(&str, Vec<&str>); 3] = [
             (
                 "stream",
@@ -270,7 +301,7 @@ impl<'a> Verifier<'a> {
 
     fn types(&mut self) {
         let program = self.program;
-        self.place = "the program".to_owned();
+        self.place = String::from("the program");
         for (id, node) in program.exprs.iter() {
             match program.type_of(&node.expr) {
                 Ok(dtype) if dtype == node.dtype => {}
@@ -289,7 +320,10 @@ impl<'a> Verifier<'a> {
                 self.report_at(
                     Rule::Types,
                     temporal.body,
-                    format!("the stream is declared {} but its body is {body}", temporal.dtype),
+                    format!(
+                        "the stream is declared {} but its body is {body}",
+                        temporal.dtype
+                    ),
                 );
             }
         }
@@ -334,7 +368,13 @@ impl<'a> Verifier<'a> {
     fn temporal(&mut self, id: StreamId, temporal: &Temporal) {
         self.clock(id, &temporal.clock);
         let mut scope = Vec::new();
-        self.expr(temporal.body, Some(id), false, &mut scope, &mut HashSet::new());
+        self.expr(
+            temporal.body,
+            Some(id),
+            false,
+            &mut scope,
+            &mut HashSet::new(),
+        );
     }
 
     fn clock(&mut self, id: StreamId, clock: &Clock) {
@@ -367,13 +407,7 @@ impl<'a> Verifier<'a> {
                             }
                         }
                         Source::Window { lo, hi, .. } => {
-                            self.bounds(
-                                None,
-                                Bounds::Time {
-                                    lo: Some(lo),
-                                    hi,
-                                },
-                            );
+                            self.bounds(None, Bounds::Time { lo: Some(lo), hi });
                         }
                     }
                 }
@@ -387,7 +421,10 @@ impl<'a> Verifier<'a> {
         } else if stream > id {
             self.report(
                 Rule::Order,
-                format!("the clock reads {}, which is defined later", self.name(stream)),
+                format!(
+                    "the clock reads {}, which is defined later",
+                    self.name(stream)
+                ),
             );
         }
     }
@@ -400,11 +437,11 @@ impl<'a> Verifier<'a> {
         this: Option<StreamId>,
         in_map: bool,
         scope: &mut Vec<VarId>,
-        done: &mut HashSet<ExprId>,
+        done: &mut HashSet<(ExprId, bool)>,
     ) {
         let program: &'a Program = self.program;
-        // A closed expression says the same wherever it stands; one with variables is looked at in each scope.
-        if scope.is_empty() && !done.insert(id) {
+        // Within one scope an expression says the same wherever it stands, in maps or outside of them.
+        if !done.insert((id, in_map)) {
             return;
         }
         let expr = program.expr(id);
@@ -433,6 +470,7 @@ impl<'a> Verifier<'a> {
                 Some(_) => {}
             }
         }
+        let before = self.violations.len();
         match expr {
             Expr::Time if this.is_none() => {
                 self.report_at(
@@ -443,6 +481,7 @@ impl<'a> Verifier<'a> {
             }
             Expr::At { offset, .. } | Expr::Edge { offset, .. } => {
                 self.instant("the offset", *offset);
+                self.show(id, before);
             }
             Expr::Hold {
                 offset, max_age, ..
@@ -451,9 +490,11 @@ impl<'a> Verifier<'a> {
                 if let Some(age) = max_age {
                     self.positive("the age", *age);
                 }
+                self.show(id, before);
             }
             Expr::Reduce { agg, window, map } => {
                 self.bounds(Some(id), window.bounds);
+                self.show(id, before);
                 self.agg(id, *agg);
                 if let Some(map) = map {
                     self.expr(*map, this, true, scope, done);
@@ -477,7 +518,7 @@ impl<'a> Verifier<'a> {
                     );
                 }
                 scope.push(*var);
-                self.expr(*body, this, in_map, scope, done);
+                self.expr(*body, this, in_map, scope, &mut HashSet::new());
                 scope.pop();
                 return;
             }
@@ -558,11 +599,7 @@ impl<'a> Verifier<'a> {
             };
             self.report(
                 Rule::Reducer,
-                format!(
-                    "`{part}` takes ({}), not ({})",
-                    list(params),
-                    list(&found)
-                ),
+                format!("`{part}` takes ({}), not ({})", list(params), list(&found)),
             );
         }
         self.result_type(part, lambda.body, result);
@@ -652,3 +689,6 @@ fn can_be_data(dtype: &DType) -> bool {
         dtype => dtype.is_scalar(),
     }
 }
+
+#[cfg(test)]
+mod tests;

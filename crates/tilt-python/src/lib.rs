@@ -72,6 +72,24 @@ impl Program {
         )
     }
 
+    /// Name, lookback and lookahead of every input the result depends on.
+    fn lineage(&self, py: Python<'_>) -> PyResult<Vec<(&str, String, String)>> {
+        let text = |reach: ir::Reach| reach.display(self.0.unit).to_string();
+        guarded(py, || {
+            ir::Lineage::new(&self.0)
+                .halos()
+                .map(|(input, halo)| {
+                    let name = self.0.streams[input].name();
+                    (name, text(halo.lookback), text(halo.lookahead))
+                })
+                .collect()
+        })
+    }
+
+    fn optimize(&self, py: Python<'_>) -> PyResult<Self> {
+        guarded(py, || Self(ir::optimize(&self.0)))
+    }
+
     fn __str__(&self) -> String {
         self.0.to_string()
     }

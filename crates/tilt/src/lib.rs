@@ -1,5 +1,57 @@
 //! tilt: a time-centric query compiler. This crate is the facade that Rust services depend on.
+//!
+//! A stream is a function of time, and a query is a pure function of streams whose reach into past and future is known.
+//!
+//! ```
+//! use std::{collections::BTreeMap, sync::Arc};
+//! use tilt::arrow::array::{Array, ArrayRef, Float64Array, RecordBatch, TimestampSecondArray};
+//! use tilt::data::{IngressOptions, Layout, ingest};
+//! use tilt::interp::{Options, run_buffers};
+//! use tilt::ir::{Lineage, optimize, parse, verify};
+//!
+//! // Where the mean price of the last 10 seconds is above that of the last 20.
+//! let trend = parse(
+//!     "query trend unit s {
+//!        input ~price: f64 point
+//!        ~short[t] = reduce mean ~price[t-10s : t]
+//!        ~long[t] = reduce mean ~price[t-20s : t]
+//!        ~diff[t] = ~short[t] - ~long[t]
+//!        ~trend[t] = if ~diff[t] > 0.0 then ~diff[t] else null
+//!        output ~trend
+//!      }",
+//! )?;
+//! verify(&trend)?;
+//! let fused = optimize(&trend);
+//! assert_eq!((trend.temporals().count(), fused.temporals().count()), (4, 1));
+//!
+//! // The result at an instant depends on the 20 seconds before it and on nothing after it.
+//! let lineage = Lineage::new(&trend);
+//! assert_eq!(lineage.lookback().display(trend.unit).to_string(), "20s");
+//! assert_eq!(lineage.lookahead().display(trend.unit).to_string(), "0s");
+//!
+//! // Rows become events without copying, if they are what the query declares.
+//! let times: ArrayRef = Arc::new(TimestampSecondArray::from(vec![100, 112, 115, 131]));
+//! let prices: ArrayRef = Arc::new(Float64Array::from(vec![10.0, 10.5, 11.0, 9.0]));
+//! let rows = RecordBatch::try_from_iter([("time", times), ("price", prices)])?;
+//! let (_, input) = trend.inputs().next().expect("an input");
+//! let prices = ingest(&rows, input, trend.unit, &IngressOptions::stamp("time"))?;
+//!
+//! let inputs = BTreeMap::from([("price".to_owned(), prices)]);
+//! let result = run_buffers(&fused, &inputs, &Options::default())?;
+//! let rows = result.to_record_batch(Layout::Auto)?;
+//! assert_eq!(rows["time"].as_ref(), &TimestampSecondArray::from(vec![112, 115]) as &dyn Array);
+//! assert_eq!(rows["trend"].as_ref(), &Float64Array::from(vec![0.25, 0.25]) as &dyn Array);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`ir`] | queries: text form, verifier, lineage, optimiser |
+//! | [`data`] | streams over Arrow arrays: ingress, egress, cutting by time |
+//! | [`interp`] | the oracle, which defines every result |
+//! | [`arrow`] | the Arrow that all of them speak |
 
 pub use tilt_data as data;
+pub use tilt_data::arrow;
 pub use tilt_interp as interp;
 pub use tilt_ir as ir;

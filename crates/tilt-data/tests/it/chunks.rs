@@ -1,6 +1,6 @@
 //! Concatenation.
 
-use arrow::array::BooleanArray;
+use arrow_array::BooleanArray;
 use tilt_data::{Layout, SnapshotBuffer, Spans, Stamps, Timeline};
 use tilt_ir::{OPEN, Reach, Span, SpanRule, Unit};
 

@@ -1,6 +1,6 @@
 //! Cuts against the definition of a halo.
 
-use arrow::array::BooleanArray;
+use arrow_array::BooleanArray;
 use tilt_data::SnapshotBuffer;
 use tilt_ir::{OPEN, Reach, Span, SpanRule};
 

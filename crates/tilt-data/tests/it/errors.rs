@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
+use arrow_array::{
     ArrayRef, Decimal128Array, Float64Array, Int64Array, RecordBatch, StringArray,
     TimestampNanosecondArray, TimestampSecondArray,
 };
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow_schema::{DataType, Field, Schema};
 use tilt_data::{
     Column, DataError, IngressOptions, Layout, SnapshotBuffer, Spans, TIME_LIMIT, TimeColumns,
     Timeline, infer_input, ingest, ingest_chunks, ingest_keyed,
@@ -359,7 +359,7 @@ fn chunks_that_differ() {
         ("t", ints(&[2])),
         (
             "x",
-            Arc::new(arrow::array::LargeStringArray::from(vec!["b"])),
+            Arc::new(arrow_array::LargeStringArray::from(vec!["b"])),
         ),
     ]);
     let declared = input(DType::Utf8, SpanRule::Point);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
+use arrow_array::{
     DictionaryArray, Float64Array, Int32Array, StringArray, TimestampMillisecondArray,
 };
 use tilt_data::{IngressOptions, Stamps, TIME_LIMIT, infer_input, ingest, ingest_chunks};
@@ -187,7 +187,7 @@ fn chunks_are_one_stream() {
 
     // Dictionaries that differ from chunk to chunk are merged.
     let text = |words: Vec<&str>, at: i64| {
-        let words: DictionaryArray<arrow::datatypes::Int8Type> = words.into_iter().collect();
+        let words: DictionaryArray<arrow_array::types::Int8Type> = words.into_iter().collect();
         batch(vec![("t", ints(&[at, at + 1])), ("x", Arc::new(words))])
     };
     let chunks = [text(vec!["a", "b"], 1), text(vec!["c", "a"], 5)];

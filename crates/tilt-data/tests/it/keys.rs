@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, DictionaryArray, Float64Array, Int8Array, RecordBatch, StringArray};
-use arrow::datatypes::Int8Type;
+use arrow_array::types::Int8Type;
+use arrow_array::{
+    Array, ArrayRef, DictionaryArray, Float64Array, Int8Array, RecordBatch, StringArray,
+};
 use tilt_data::{IngressOptions, Key, Layout, SnapshotBuffer, infer_input, ingest, ingest_keyed};
 use tilt_ir::{OPEN, Scalar, Span, SpanRule, Unit};
 
@@ -67,12 +69,60 @@ fn errors_of_a_keyed_input_name_the_row_as_given() {
     );
     let sorted = read(&options.clone().sort()).unwrap();
     assert_eq!(events(&sorted[1].1), [Span::new(7, 8), Span::new(8, 9)]);
-    assert_eq!(
-        ingest(&rows, &declared, Unit::Tick, &options)
-            .unwrap_err()
-            .to_string(),
-        "input ~x is keyed by `k`; read it with `ingest_keyed`"
-    );
+}
+
+#[test]
+fn a_keyed_input_in_one_buffer_is_ordered_by_end_then_key_and_splits_again() {
+    let rows = batch(vec![
+        ("t", ints(&[1, 1, 3, 2, 5])),
+        ("k", ints(&[2, 1, 2, 1, 2])),
+        ("x", ints(&[10, 20, 30, 40, 50])),
+    ]);
+    let options = IngressOptions::stamp("t");
+    for span in [SpanRule::Point, SpanRule::UntilNext] {
+        let declared = infer_input("x", &rows, span, Some("k"), &options).unwrap();
+        let merged = ingest(&rows, &declared, Unit::Tick, &options).unwrap();
+        let apart = keyed(&rows, span, &options);
+        let split = merged.split_by_key("k").unwrap();
+        assert_eq!(split.len(), apart.len());
+        for ((key, a), (other, b)) in split.iter().zip(&apart) {
+            assert_eq!((key, events(a)), (other, events(b)));
+            let x = |s: &SnapshotBuffer| Arc::clone(s.column("x").unwrap().array());
+            assert_eq!(&x(a), &x(b));
+        }
+        let (ends, xs): (&[_], _) = match span {
+            SpanRule::Point => (
+                &[(0, 1), (0, 1), (1, 2), (2, 3), (4, 5)],
+                [20, 10, 40, 30, 50],
+            ),
+            _ => (
+                &[(0, 1), (0, 2), (2, 4), (1, OPEN), (4, OPEN)],
+                [20, 10, 30, 40, 50],
+            ),
+        };
+        let ends: Vec<Span> = ends.iter().map(|(s, e)| Span::new(*s, *e)).collect();
+        assert_eq!(events(&merged), ends);
+        assert_eq!(merged.column("x").unwrap().array(), &ints(&xs));
+    }
+    let declared = infer_input("x", &rows, SpanRule::Point, Some("k"), &options).unwrap();
+    let none = ingest(&rows.slice(0, 0), &declared, Unit::Tick, &options).unwrap();
+    assert!(none.is_empty());
+    assert_eq!(none.columns().len(), 2);
+}
+
+#[test]
+fn a_merged_stream_goes_out_with_starts_where_a_stamp_would_not_tell_them() {
+    let rows = batch(vec![
+        ("t", ints(&[1, 2, 3])),
+        ("k", ints(&[1, 2, 1])),
+        ("x", ints(&[0; 3])),
+    ]);
+    let options = IngressOptions::stamp("t");
+    let declared = infer_input("x", &rows, SpanRule::UntilNext, Some("k"), &options).unwrap();
+    let merged = ingest(&rows, &declared, Unit::Tick, &options).unwrap();
+    let out = merged.to_record_batch(Layout::AsGiven).unwrap();
+    assert_eq!(out.column_by_name("start").unwrap(), &ints(&[0, 2, 1]));
+    assert_eq!(out.column_by_name("end").unwrap().null_count(), 2);
 }
 
 #[test]
@@ -128,7 +178,7 @@ fn equal_keys_are_one_key_however_they_are_stored() {
             .map(|(_, s)| s.len())
             .collect()
     };
-    assert_eq!(lengths(floats), [2, 2]);
+    assert_eq!(lengths(floats), [1, 1, 2], "-0, +0 and NaN");
     // A dictionary may hold one word twice, or null as a word.
     let words = Arc::new(StringArray::from(vec![Some("a"), Some("a"), None]));
     let codes = Int8Array::from(vec![Some(0), Some(1), Some(2), None]);

@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow::{
-    array::{
-        Array, ArrayRef, AsArray, Date32Array, Date64Array, DurationNanosecondArray, Int32Array,
-        Int64Array, RecordBatch, TimestampMicrosecondArray, TimestampMillisecondArray,
-        TimestampNanosecondArray, TimestampSecondArray,
-    },
-    buffer::Buffer,
-    datatypes::{DataType, Int64Type, TimeUnit},
+use arrow_array::{
+    Array, ArrayRef, Date32Array, Date64Array, DurationNanosecondArray, Int32Array, Int64Array,
+    RecordBatch, TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray,
+    TimestampSecondArray, cast::AsArray, types::Int64Type,
 };
+use arrow_buffer::Buffer;
+use arrow_schema::{DataType, TimeUnit};
 use tilt_data::{
     EgressOptions, IngressOptions, Layout, SnapshotBuffer, Spans, Timeline, infer_input, ingest,
 };
@@ -303,7 +301,8 @@ fn an_end_that_is_not_known_is_null_and_replaced_rows_are_no_rows() {
 
 #[test]
 fn a_masked_record_keeps_its_timeline_and_loses_its_rows() {
-    use arrow::{array::BooleanArray, buffer::NullBuffer};
+    use arrow_array::BooleanArray;
+    use arrow_buffer::NullBuffer;
     use tilt_data::Column;
 
     let columns = vec![
@@ -342,7 +341,7 @@ fn a_masked_record_keeps_its_timeline_and_loses_its_rows() {
 
 #[test]
 fn filter_and_gather_keep_the_intervals_events_had() {
-    use arrow::array::BooleanArray;
+    use arrow_array::BooleanArray;
 
     let held = stream(&[1, 5, 5, 9], SpanRule::UntilNext).close(20);
     let kept = held

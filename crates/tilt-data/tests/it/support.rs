@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow::{
-    array::{
-        ArrayRef, BooleanArray, DictionaryArray, DurationMillisecondArray, Float16Array,
-        Float32Array, Float64Array, Int8Array, Int16Array, Int32Array, Int64Array,
-        LargeStringArray, RecordBatch, StringArray, StringViewArray, TimestampMicrosecondArray,
-        UInt8Array, UInt16Array, UInt32Array, UInt64Array,
-    },
-    datatypes::{Int8Type, Int32Type, UInt16Type, UInt64Type},
+use arrow_array::{
+    ArrayRef, BooleanArray, DictionaryArray, DurationMillisecondArray, Float16Array, Float32Array,
+    Float64Array, Int8Array, Int16Array, Int32Array, Int64Array, LargeStringArray, RecordBatch,
+    StringArray, StringViewArray, TimestampMicrosecondArray, UInt8Array, UInt16Array, UInt32Array,
+    UInt64Array,
+    types::{Int8Type, Int32Type, UInt16Type, UInt64Type},
 };
 use half::f16;
 use tilt_data::{IngressOptions, SnapshotBuffer, ingest};

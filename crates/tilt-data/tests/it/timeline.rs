@@ -1,6 +1,6 @@
 //! Intervals of every span rule, hand-checked, and under slicing.
 
-use arrow::buffer::ScalarBuffer;
+use arrow_buffer::ScalarBuffer;
 use tilt_data::{Spans, Stamps, Timeline};
 use tilt_ir::{OPEN, Span, SpanRule};
 

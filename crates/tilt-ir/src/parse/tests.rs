@@ -938,6 +938,15 @@ fn nesting_is_safe_up_to_the_limit_and_refused_beyond_it() {
 }
 
 #[test]
+fn what_is_not_too_high_for_the_parser_is_not_too_deep_for_the_verifier() {
+    let highest = (200..300)
+        .map_while(|count| parse(&query(&format!("~stock[t]{}", " + 1.0".repeat(count)))).ok())
+        .last()
+        .expect("200 terms are not too many");
+    assert_eq!(crate::verify(&highest), Ok(()));
+}
+
+#[test]
 fn long_chains_are_refused_without_recursion() {
     let chain = |first: &str, link: &str, count: usize, last: &str| {
         parse(&query(&format!("{first}{}{last}", link.repeat(count))))
@@ -950,7 +959,7 @@ fn long_chains_are_refused_without_recursion() {
         ("", "if true then 1.0 else ", "~stock[t]"),
     ];
     for (first, link, last) in chains {
-        let program = chain(first, link, 400, last).unwrap_or_else(|e| panic!("{e}"));
+        let program = chain(first, link, 120, last).unwrap_or_else(|e| panic!("{e}"));
         let text = program.to_string();
         assert_eq!(parse(&text).map(|p| p.to_string()).as_ref(), Ok(&text));
         let error = chain(first, link, 20_000, last).expect_err("too high");

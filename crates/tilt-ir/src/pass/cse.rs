@@ -4,12 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use super::{
     Pass,
-    rewrite::{Place, add, replace_body, rewrite, temporal_body},
+    rewrite::{Place, add, depth, replace_body, rewrite, temporal_body},
 };
 use crate::{
     expr::Expr,
     ids::{ExprId, StreamId, VarId},
     program::Program,
+    verify::MAX_DEPTH,
 };
 
 /// Binds what is computed more than once to a variable.
@@ -20,7 +21,8 @@ use crate::{
 /// ~z[t] = let mean = reduce mean W in (~x[t] - mean) / (1.0 + mean)
 /// ```
 /// A value is bound at the top of the narrowest scope that has its variables (a `let` body, a branch, a map), and only where
-/// at least one of its uses is certain to be evaluated, so that nothing is computed that was not before.
+/// at least one of its uses is certain to be evaluated, so that nothing is computed that was not before. The largest come first, and
+/// as many as expressions may be nested.
 pub struct Cse;
 
 impl Pass for Cse {
@@ -34,7 +36,9 @@ impl Pass for Cse {
         for id in streams {
             let body = temporal_body(program, id);
             let unique = share_nodes(program, body);
-            let new = bind(program, unique);
+            // Every `let` makes the body deeper by one at most.
+            let mut left = MAX_DEPTH.saturating_sub(depth(program, unique));
+            let new = bind(program, unique, &mut left);
             if new != unique {
                 changed |= replace_body(program, id, new);
             }
@@ -57,59 +61,53 @@ fn share_nodes(program: &mut Program, root: ExprId) -> ExprId {
 }
 
 /// Binds the common subexpressions of one scope, then those of the scopes inside it.
-fn bind(program: &mut Program, root: ExprId) -> ExprId {
-    let mut root = root;
-    // The largest first: what it contains is common no longer.
-    while let Some(common) = largest_common(program, root) {
-        let dtype = program.dtype(common).clone();
-        let name = name_for(program.expr(common));
-        let var = program.var(name, dtype);
-        let read = add(program, Expr::Var(var));
-        let body = replace_in_scope(program, root, common, read);
-        root = add(
-            program,
-            Expr::Let {
-                var,
-                value: common,
-                body,
-            },
-        );
-        // Go on inside the new `let`; its value may have common parts of its own.
-        let Expr::Let { var, value, body } = program.expr(root).clone() else {
-            unreachable!("just built")
-        };
-        let value = bind(program, value);
-        let body = bind(program, body);
-        return add(program, Expr::Let { var, value, body });
+fn bind(program: &mut Program, root: ExprId, left: &mut usize) -> ExprId {
+    if *left == 0 {
+        return root;
     }
-    bind_inside(program, root)
+    // The largest first: what it contains is common no longer.
+    let Some(common) = largest_common(program, root) else {
+        return bind_inside(program, root, left);
+    };
+    *left -= 1;
+    let dtype = program.dtype(common).clone();
+    let name = name_for(program.expr(common));
+    let var = program.var(name, dtype);
+    let read = add(program, Expr::Var(var));
+    let rest = replace_in_scope(program, root, common, read);
+    // The value may have common parts of its own.
+    let value = bind(program, common, left);
+    let body = bind(program, rest, left);
+    add(program, Expr::Let { var, value, body })
 }
 
 /// Goes on into the scopes that `root` opens.
-fn bind_inside(program: &mut Program, root: ExprId) -> ExprId {
+fn bind_inside(program: &mut Program, root: ExprId, left: &mut usize) -> ExprId {
     let old = program.expr(root).clone();
     let new = match &old {
         Expr::Let { var, value, body } => Expr::Let {
             var: *var,
-            value: bind_inside(program, *value),
-            body: bind(program, *body),
+            value: bind_inside(program, *value, left),
+            body: bind(program, *body, left),
         },
         Expr::When {
             cond,
             then,
             otherwise,
         } => Expr::When {
-            cond: bind_inside(program, *cond),
-            then: bind(program, *then),
-            otherwise: bind(program, *otherwise),
+            cond: bind_inside(program, *cond, left),
+            then: bind(program, *then, left),
+            otherwise: bind(program, *otherwise, left),
         },
-        Expr::Coalesce(a, b) => Expr::Coalesce(bind_inside(program, *a), bind(program, *b)),
+        Expr::Coalesce(a, b) => {
+            Expr::Coalesce(bind_inside(program, *a, left), bind(program, *b, left))
+        }
         Expr::Reduce { agg, window, map } => Expr::Reduce {
             agg: *agg,
             window: *window,
-            map: map.map(|map| bind(program, map)),
+            map: map.map(|map| bind(program, map, left)),
         },
-        expr => expr.map_operands(|operand| bind_inside(program, operand)),
+        expr => expr.map_operands(|operand| bind_inside(program, operand, left)),
     };
     if new == old { root } else { add(program, new) }
 }

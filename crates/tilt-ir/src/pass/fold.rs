@@ -30,58 +30,70 @@ impl Pass for Fold {
             let folded = fold(program, expr)?;
             let dtype = program.type_of(expr).ok()?;
             let folded = match folded {
-                Some(scalar) => Expr::Const(scalar, dtype),
-                None => Expr::Null(dtype),
+                Constant::Value(scalar) => Expr::Const(scalar, dtype),
+                Constant::Null => Expr::Null(dtype),
             };
             Some(add(program, folded))
         })
     }
 }
 
-/// The constant that `expr` is: `Some(None)` is φ, `None` says that it is not one.
-fn fold(program: &Program, expr: &Expr) -> Option<Option<Scalar>> {
+/// What an expression is known to be.
+#[derive(Clone, PartialEq)]
+enum Constant {
+    Value(Scalar),
+    Null,
+}
+
+impl From<Scalar> for Constant {
+    fn from(scalar: Scalar) -> Self {
+        Self::Value(scalar)
+    }
+}
+
+/// The constant that `expr` is, if it is one.
+fn fold(program: &Program, expr: &Expr) -> Option<Constant> {
     match expr {
         Expr::Unary(op, a) => match constant(program, *a)? {
-            Some(a) => fold_unary(*op, a, program, expr).map(Some),
-            None => Some(None),
+            Constant::Value(a) => fold_unary(*op, &a, program, expr).map(Constant::from),
+            Constant::Null => Some(Constant::Null),
         },
         Expr::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, b) => {
-            let truth = |id| {
-                Some(match constant(program, id)? {
-                    Some(Scalar::Bool(v)) => Some(*v),
-                    _ => None,
-                })
-            };
-            let (a, b) = (truth(*a)?, truth(*b)?);
-            let dominant = *op == BinaryOp::Or;
-            Some(match (a, b) {
-                (Some(v), _) | (_, Some(v)) if v == dominant => Some(Scalar::Bool(dominant)),
-                (Some(_), Some(_)) => Some(Scalar::Bool(!dominant)),
-                _ => None,
+            let (a, b) = (constant(program, *a)?, constant(program, *b)?);
+            let dominant = Constant::Value(Scalar::Bool(*op == BinaryOp::Or));
+            Some(match (&a, &b) {
+                _ if a == dominant || b == dominant => dominant,
+                (Constant::Value(_), Constant::Value(_)) => a,
+                _ => Constant::Null,
             })
         }
         Expr::Binary(op, a, b) => {
             let dtype = program.dtype(*a);
             match (constant(program, *a), constant(program, *b)) {
-                (Some(None), _) | (_, Some(None)) => Some(None),
-                (Some(Some(a)), Some(Some(b))) => fold_binary(*op, a, b, dtype),
+                (Some(Constant::Null), _) | (_, Some(Constant::Null)) => Some(Constant::Null),
+                (Some(Constant::Value(a)), Some(Constant::Value(b))) => {
+                    fold_binary(*op, &a, &b, dtype)
+                }
                 _ => None,
             }
         }
-        Expr::IsNull(a) => Some(Some(Scalar::Bool(constant(program, *a)?.is_none()))),
+        Expr::IsNull(a) => {
+            let is_null = constant(program, *a)? == Constant::Null;
+            Some(Scalar::Bool(is_null).into())
+        }
         Expr::Cast(a, to) => match constant(program, *a)? {
-            Some(scalar) => fold_cast(scalar, program.dtype(*a), to),
-            None => Some(None),
+            Constant::Value(scalar) => fold_cast(&scalar, program.dtype(*a), to),
+            Constant::Null => Some(Constant::Null),
         },
         _ => None,
     }
 }
 
 /// The value of a constant or φ node.
-fn constant(program: &Program, id: ExprId) -> Option<Option<&Scalar>> {
+fn constant(program: &Program, id: ExprId) -> Option<Constant> {
     match program.expr(id) {
-        Expr::Const(scalar, _) => Some(Some(scalar)),
-        Expr::Null(_) => Some(None),
+        Expr::Const(scalar, _) => Some(scalar.clone().into()),
+        Expr::Null(_) => Some(Constant::Null),
         _ => None,
     }
 }
@@ -135,7 +147,7 @@ fn fold_unary(op: UnaryOp, a: &Scalar, program: &Program, expr: &Expr) -> Option
     })
 }
 
-fn fold_binary(op: BinaryOp, a: &Scalar, b: &Scalar, dtype: &DType) -> Option<Option<Scalar>> {
+fn fold_binary(op: BinaryOp, a: &Scalar, b: &Scalar, dtype: &DType) -> Option<Constant> {
     use BinaryOp::*;
     use std::cmp::Ordering;
     let compare = |ordering: Option<Ordering>| {
@@ -154,7 +166,7 @@ fn fold_binary(op: BinaryOp, a: &Scalar, b: &Scalar, dtype: &DType) -> Option<Op
             Add => wrap(a.wrapping_add(*b), dtype),
             Sub => wrap(a.wrapping_sub(*b), dtype),
             Mul => wrap(a.wrapping_mul(*b), dtype),
-            Div | Rem if *b == 0 => return Some(None),
+            Div | Rem if *b == 0 => return Some(Constant::Null),
             BitAnd => Scalar::Int(a & b),
             BitOr => Scalar::Int(a | b),
             BitXor => Scalar::Int(a ^ b),
@@ -164,7 +176,7 @@ fn fold_binary(op: BinaryOp, a: &Scalar, b: &Scalar, dtype: &DType) -> Option<Op
             Add => wrap_unsigned(a.wrapping_add(*b), dtype),
             Sub => wrap_unsigned(a.wrapping_sub(*b), dtype),
             Mul => wrap_unsigned(a.wrapping_mul(*b), dtype),
-            Div | Rem if *b == 0 => return Some(None),
+            Div | Rem if *b == 0 => return Some(Constant::Null),
             Div => Scalar::UInt(a / b),
             Rem => Scalar::UInt(a % b),
             BitAnd => Scalar::UInt(a & b),
@@ -186,21 +198,24 @@ fn fold_binary(op: BinaryOp, a: &Scalar, b: &Scalar, dtype: &DType) -> Option<Op
         (Scalar::Str(a), Scalar::Str(b)) => compare(Some(a.cmp(b)))?,
         _ => return None,
     };
-    Some(Some(value))
+    Some(value.into())
 }
 
 /// Casts among numbers; those of times are left to run time.
-fn fold_cast(scalar: &Scalar, from: &DType, to: &DType) -> Option<Option<Scalar>> {
-    let integer = |value: i128| match to {
-        DType::Int(width) => {
-            let limit = 1i128 << (width.bits() - 1);
-            Some((-limit..limit).contains(&value).then_some(Scalar::Int(value as i64)))
-        }
-        DType::UInt(width) => {
-            let limit = 1i128 << width.bits();
-            Some((0..limit).contains(&value).then_some(Scalar::UInt(value as u64)))
-        }
-        _ => None,
+fn fold_cast(scalar: &Scalar, from: &DType, to: &DType) -> Option<Constant> {
+    let integer = |value: i128| {
+        let (fits, scalar) = match to {
+            DType::Int(width) => {
+                let limit = 1i128 << (width.bits() - 1);
+                ((-limit..limit).contains(&value), Scalar::Int(value as i64))
+            }
+            DType::UInt(width) => {
+                let limit = 1i128 << width.bits();
+                ((0..limit).contains(&value), Scalar::UInt(value as u64))
+            }
+            _ => return None,
+        };
+        Some(if fits { scalar.into() } else { Constant::Null })
     };
     match (scalar, from, to) {
         (Scalar::Int(v), DType::Int(_), DType::Int(_) | DType::UInt(_)) => integer(i128::from(*v)),
@@ -208,12 +223,12 @@ fn fold_cast(scalar: &Scalar, from: &DType, to: &DType) -> Option<Option<Scalar>
         (Scalar::Bool(v), _, DType::Int(_) | DType::UInt(_)) => integer(i128::from(*v)),
         // Wide integers round once on their way to a double; narrower floats would round twice.
         (Scalar::Int(v), DType::Int(_), DType::Float(_)) if *to == DType::F64 => {
-            Some(Some(Scalar::Float(*v as f64)))
+            Some(Scalar::Float(*v as f64).into())
         }
         (Scalar::Int(v), DType::Int(Width::W8 | Width::W16), DType::Float(_)) => {
-            Some(Some(narrow(*v as f64, to)))
+            Some(narrow(*v as f64, to).into())
         }
-        (Scalar::Float(v), _, DType::Float(_)) => Some(Some(narrow(*v, to))),
+        (Scalar::Float(v), _, DType::Float(_)) => Some(narrow(*v, to).into()),
         _ => None,
     }
 }

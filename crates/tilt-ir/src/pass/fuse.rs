@@ -5,7 +5,10 @@ use std::collections::HashSet;
 use super::{
     Pass,
     dce::{live_streams, streams_read},
-    rewrite::{Place, add, is_infallible, outer_reads, rewrite, same_cells, shifted, vanishes},
+    rewrite::{
+        Place, add, collect_garbage, depth, is_infallible, outer_reads, rewrite, same_cells,
+        same_sharing, shifted, tree_size, vanishes,
+    },
 };
 use crate::{
     expr::{BinaryOp, Bounds, Expr, UnaryOp},
@@ -14,7 +17,7 @@ use crate::{
     nullness::{self, Totality},
     program::{Clock, Program, Source, Temporal},
     timeline::{Timeline, Timelines, is_aligned},
-    verify::MAX_DEPTH,
+    verify::{MAX_DEPTH, MAX_NODES, MAX_TICKS},
 };
 
 /// Merges a temporal expression into the one that reads it.
@@ -41,6 +44,10 @@ use crate::{
 /// Wherever the producer has no event the copy must be φ too; where that does not follow, it is guarded. A reader that ticks
 /// on changes of `~a` ticks on the changes of its sources afterwards; that adds no event if the reader is φ without `~a`, or if
 /// `~a` has an event for each of them.
+///
+/// A clock binds more than its sources: it reads every stream on a source's timeline at the source's event, φ where that source has
+/// none. So nothing is merged that would bring a read under such a mask or out of it, or that would change which streams
+/// share a timeline.
 ///
 /// A producer with reductions is merged only into its one reader and at one offset; otherwise each copy would reduce again.
 pub struct Fuse;
@@ -87,7 +94,14 @@ fn merge(program: &mut Program, reader: StreamId, producer: StreamId) -> bool {
         return false;
     };
     let (clock, body) = merge.run(program);
-    if depth(program, body) > MAX_DEPTH / 4 {
+    let depth = depth(program, body);
+    if depth > MAX_DEPTH / 4 {
+        if depth > MAX_DEPTH {
+            collect_garbage(program);
+        }
+        return false;
+    }
+    if tree_size(program, body) > MAX_NODES {
         return false;
     }
     // A reader that ticked on events of a grid and now ticks on all its cells is φ, or guarded, in the others.
@@ -95,7 +109,12 @@ fn merge(program: &mut Program, reader: StreamId, producer: StreamId) -> bool {
     if matches!(old.clock, Clock::Every { .. }) && !same_cells(program, reader, old.body, body) {
         return false;
     }
-    program.redefine(reader, clock, body);
+    let mut merged = program.clone();
+    merged.redefine(reader, clock, body);
+    if !same_sharing(program, &merged) {
+        return false;
+    }
+    *program = merged;
     true
 }
 
@@ -162,10 +181,25 @@ impl Merge {
         {
             return None;
         }
+        // Offsets add up, and there is an end to them.
+        let furthest = furthest(program, &producer);
+        let of_clock = sources_of(&reader.clock).unwrap_or_default();
+        let shifts = of_clock.iter().filter_map(|source| match source {
+            Source::Value { stream, offset } if *stream == id => Some(*offset),
+            _ => None,
+        });
+        if shifts
+            .chain(uses.offsets.iter().copied())
+            .any(|d| d.saturating_abs().saturating_add(furthest) > MAX_TICKS)
+        {
+            return None;
+        }
 
         // Windows over the producer.
         let window_stream = if uses.in_windows {
-            Some(window_stream(program, &timelines, &totality, &producer, id, &uses)?)
+            Some(window_stream(
+                program, &timelines, &totality, &producer, id, &uses,
+            )?)
         } else {
             None
         };
@@ -184,6 +218,9 @@ impl Merge {
                 let by_itself = sources
                     .iter()
                     .any(|s| nullness::strict_in_source(program, producer.body, *s));
+                // Where the producer has no event, a steady body reads nothing and so cannot fail; any other might.
+                let here = timelines.aligned(&producer.clock);
+                let safe = steady || is_infallible(program, &timelines, here, producer.body);
                 // At the very event that makes the reader tick, a source of the producer may be known to be there.
                 let here_only = uses.offsets.iter().all(|d| *d == 0 && aligned(0));
                 let total = sources.iter().any(|s| totality.is_total(s.stream()));
@@ -192,9 +229,45 @@ impl Merge {
                 let unseen = sources
                     .iter()
                     .any(|s| nullness::strict_in_source(program, reader.body, *s));
-                !(by_itself || (here_only && (total || implied || unseen)))
+                let evaluated = here_only && (total || implied);
+                !(evaluated || safe && (by_itself || here_only && unseen))
             }
         };
+        // An event without a choice for one of several groups masks all other streams on that group's timeline, so reads must not
+        // come under a mask that was not there, nor leave one.
+        let masked = |clock: &Clock, (stream, at): (StreamId, i64)| {
+            is_masked(&timelines, &totality, clock, stream, at)
+        };
+        let same_clock = clock == producer.clock && uses.offsets.iter().all(|d| *d == 0);
+        let mut of_producer = element_reads(program, producer.body);
+        if !same_clock {
+            if of_producer.iter().any(|r| masked(&producer.clock, *r)) {
+                return None;
+            }
+            if guard {
+                of_producer.extend(sources.iter().flatten().filter_map(|s| match s {
+                    Source::Value { stream, offset } => Some((*stream, *offset)),
+                    _ => None,
+                }));
+            }
+            // What stands for the producer's own event is masked where the producer was.
+            let captured = |d: i64| {
+                of_producer
+                    .iter()
+                    .filter(|(stream, at)| *at != 0 || timelines.of(*stream) != timeline)
+                    .any(|(stream, at)| masked(&clock, (*stream, at.saturating_add(d))))
+            };
+            if uses.offsets.iter().any(|d| captured(*d)) {
+                return None;
+            }
+        }
+        if element_reads(program, reader.body)
+            .into_iter()
+            .filter(|(stream, _)| *stream != id)
+            .any(|read| masked(&clock, read) && !masked(&reader.clock, read))
+        {
+            return None;
+        }
         Some(Self {
             reader,
             producer,
@@ -231,10 +304,14 @@ impl Merge {
         let here = timelines.aligned(&reader.clock);
         let infallible = is_infallible(program, timelines, here, reader.body);
         let guard = on_one_timeline && !(strict && infallible) && !totality.is_total(id);
-        // The producer's own sources take its place; a grid has none and takes the place of them all.
+        // The producer's own sources take its place. A grid has none and takes the place of them all, and so do sources that
+        // make the timeline: beside them, the reader's other sources on it would be joined like those of another one.
         let Some(replacement) = sources_of(&producer.clock) else {
             return on_one_timeline.then(|| (producer.clock.clone(), guard));
         };
+        if on_one_timeline && timelines.aligned(&producer.clock).is_none() {
+            return Some((producer.clock.clone(), guard));
+        }
         let mut new: Vec<Source> = Vec::new();
         for source in &sources {
             let Source::Value { stream, offset } = *source else {
@@ -362,12 +439,7 @@ impl Merge {
     }
 
     /// `body`, but φ where none of the reader's former sources has a value.
-    fn guard_body(
-        &self,
-        program: &mut Program,
-        copies: &[(i64, ExprId)],
-        body: ExprId,
-    ) -> ExprId {
+    fn guard_body(&self, program: &mut Program, copies: &[(i64, ExprId)], body: ExprId) -> ExprId {
         let sources = sources_of(&self.reader.clock).unwrap_or_default();
         let present: Vec<ExprId> = sources
             .iter()
@@ -376,8 +448,7 @@ impl Merge {
                     Source::Value { stream, .. } if *stream == self.id => copies
                         .iter()
                         .find(|copy| copy.0 == 0)
-                        .map(|copy| copy.1)
-                        .unwrap_or_else(|| self.copy(program, 0)),
+                        .map_or_else(|| self.copy(program, 0), |copy| copy.1),
                     source => read_of(program, *source),
                 };
                 is_present(program, value)
@@ -474,6 +545,45 @@ fn sources_of(clock: &Clock) -> Option<Vec<Source>> {
     }
 }
 
+/// Whether a read is φ in some events of a clock although the stream has a value there: the clock joins several groups,
+/// one of which is of the stream's timeline and can be without a choice where the stream has a value.
+fn is_masked(
+    timelines: &Timelines,
+    totality: &Totality,
+    clock: &Clock,
+    stream: StreamId,
+    offset: i64,
+) -> bool {
+    let sources = sources_of(clock).unwrap_or_default();
+    let group = |source: &Source| match source {
+        Source::Value { stream, offset } => Some((timelines.of(*stream), *offset)),
+        _ => None,
+    };
+    let first = sources.first().and_then(group);
+    if first.is_some() && sources.iter().all(|s| group(s) == first) {
+        return false; // Every event has a choice of the only group.
+    }
+    let mut beside = sources
+        .iter()
+        .filter(|s| group(s) == Some((timelines.of(stream), offset)))
+        .peekable();
+    beside.peek().is_some()
+        && beside.all(|s| s.stream() != stream && !totality.is_total(s.stream()))
+}
+
+/// The streams and offsets at which a body reads elements, maps aside.
+fn element_reads(program: &Program, body: ExprId) -> Vec<(StreamId, i64)> {
+    let mut reads = Vec::new();
+    outer_reads(program, body, &mut |_, expr| match expr {
+        Expr::At { stream, offset } | Expr::Edge { stream, offset, .. } => {
+            reads.push((*stream, *offset));
+        }
+        Expr::Prev { stream, .. } => reads.push((*stream, 0)),
+        _ => {}
+    });
+    reads
+}
+
 /// Whether the clock only moves the events of one timeline.
 fn is_shift(clock: &Clock) -> bool {
     matches!(clock, Clock::OnChange(sources) if matches!(sources[..], [Source::Value { .. }]))
@@ -491,22 +601,36 @@ fn can_shift(program: &Program, body: ExprId) -> bool {
     ok
 }
 
+/// The largest distance from `t` in the clock and the body, maps aside.
+fn furthest(program: &Program, temporal: &Temporal) -> i64 {
+    let mut furthest = 0;
+    let mut reach = |ticks: i64| furthest = furthest.max(ticks.saturating_abs());
+    for source in sources_of(&temporal.clock).unwrap_or_default() {
+        match source {
+            Source::Value { offset, .. } | Source::Hold { offset, .. } => reach(offset),
+            Source::Window { lo, hi, .. } => [lo, hi].into_iter().for_each(&mut reach),
+        }
+    }
+    outer_reads(program, temporal.body, &mut |_, expr| match expr {
+        Expr::At { offset, .. } | Expr::Hold { offset, .. } | Expr::Edge { offset, .. } => {
+            reach(*offset);
+        }
+        Expr::Reduce { window, .. } => {
+            if let Bounds::Time { lo, hi } = window.bounds {
+                lo.into_iter().chain([hi]).for_each(&mut reach);
+            }
+        }
+        _ => {}
+    });
+    furthest
+}
+
 fn has_reduction(program: &Program, body: ExprId) -> bool {
     let mut found = false;
     program.walk(body, &mut |_, expr| {
         found |= matches!(expr, Expr::Reduce { .. });
     });
     found
-}
-
-fn depth(program: &Program, root: ExprId) -> usize {
-    let mut depths = std::collections::HashMap::new();
-    program.walk(root, &mut |id, expr| {
-        let mut depth = 0;
-        expr.for_each_operand(|operand| depth = depth.max(depths[&operand]));
-        depths.insert(id, depth + 1);
-    });
-    depths[&root]
 }
 
 /// The stream that windows over `producer` can go over instead: it has an event, of the same interval, for each of the
@@ -536,7 +660,9 @@ fn window_stream(
     let mut by_event = true;
     program.walk(producer.body, &mut |_, expr| {
         by_event &= match expr {
-            Expr::At { stream, offset } => *offset == 0 && timelines.of(*stream) == timelines.of(id),
+            Expr::At { stream, offset } => {
+                *offset == 0 && timelines.of(*stream) == timelines.of(id)
+            }
             expr => expr.stream().is_none(),
         };
     });

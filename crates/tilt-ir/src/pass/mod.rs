@@ -14,6 +14,8 @@ mod rewrite;
 mod share_windows;
 mod simplify;
 mod split;
+#[cfg(test)]
+mod tests;
 
 pub use cse::Cse;
 pub use dce::Dce;
@@ -72,17 +74,20 @@ impl Pipeline {
 
     /// The standard passes as the environment variables of the module's documentation control them.
     pub fn from_env() -> Self {
-        let names = |variable| {
-            let value = std::env::var(variable).unwrap_or_default();
+        Self::from_variables(|name| std::env::var(name).ok())
+    }
+
+    /// The standard passes as `variable` controls them, which gives the value of an environment variable.
+    fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let names = |name| {
+            let value = variable(name).unwrap_or_default();
             value.split(',').map(|n| n.trim().to_owned()).collect()
         };
         Self {
             passes: PASSES.to_vec(),
             dump: names("TILT_DUMP"),
             disabled: names("TILT_DISABLE_PASS"),
-            limit: std::env::var("TILT_PASS_LIMIT")
-                .ok()
-                .and_then(|n| n.trim().parse().ok()),
+            limit: variable("TILT_PASS_LIMIT").and_then(|n| n.trim().parse().ok()),
         }
     }
 
@@ -127,7 +132,9 @@ impl Pipeline {
             if cfg!(debug_assertions)
                 && let Err(error) = verify(program)
             {
-                panic!("pass {name} broke the program (this is a bug in tilt):\n{error}\n{program}");
+                panic!(
+                    "pass {name} broke the program (this is a bug in tilt):\n{error}\n{program}"
+                );
             }
             if listed(&self.dump, name) || listed(&self.dump, "all") {
                 eprintln!("// after {name}\n{program}");

@@ -9,6 +9,7 @@ use crate::{
     program::{Clock, Lambda, Program, Source, Stream},
     timeline::{Timeline, Timelines},
     types::{DType, Scalar},
+    verify::{MAX_DEPTH, MAX_NODES},
 };
 
 /// Where a node stands: in the body itself, or in the map of a reduction over a stream, where `t` is another.
@@ -74,7 +75,7 @@ pub(super) fn rewrite_bodies(
     changed
 }
 
-/// Gives `id` a new body, unless that would change which cells its grid has; says whether it did.
+/// Gives `id` a new body, unless it is too large or would change which cells the grid has; says whether it did.
 ///
 /// Outside the run an `every` clock has the cells at whose end the body reads a value. Only for a body that [`vanishes`]
 /// without its reads does that make no difference; for any other the reads must stay as they are.
@@ -83,6 +84,10 @@ pub(super) fn replace_body(program: &mut Program, id: StreamId, body: ExprId) ->
         .as_temporal()
         .expect("only temporal expressions have bodies");
     let (clock, old) = (temporal.clock.clone(), temporal.body);
+    if depth(program, body) > MAX_DEPTH || tree_size(program, body) > MAX_NODES {
+        collect_garbage(program);
+        return false;
+    }
     if matches!(clock, Clock::Every { .. }) && !same_cells(program, id, old, body) {
         return false;
     }
@@ -90,13 +95,63 @@ pub(super) fn replace_body(program: &mut Program, id: StreamId, body: ExprId) ->
     true
 }
 
+/// How many nodes the longest path from `root` to a leaf has; at most [`MAX_DEPTH`] in a verified program.
+pub(super) fn depth(program: &Program, root: ExprId) -> usize {
+    let mut depths = HashMap::new();
+    program.walk(root, &mut |id, expr| {
+        let mut depth = 0;
+        expr.for_each_operand(|operand| depth = depth.max(depths[&operand]));
+        depths.insert(id, depth + 1);
+    });
+    depths[&root]
+}
+
+/// How many nodes there are when shared ones are written out.
+pub(super) fn tree_size(program: &Program, root: ExprId) -> usize {
+    let mut sizes: HashMap<ExprId, usize> = HashMap::new();
+    program.walk(root, &mut |id, expr| {
+        let mut size = 1usize;
+        expr.for_each_operand(|operand| size = size.saturating_add(sizes[&operand]));
+        sizes.insert(id, size);
+    });
+    sizes[&root]
+}
+
+/// Drops the nodes that nothing uses. After a rewrite that was too deep: the verifier looks at every node. Ids of
+/// expressions are others afterwards, those of streams stay.
+pub(super) fn collect_garbage(program: &mut Program) {
+    let order: Vec<StreamId> = program.streams.ids().collect();
+    *program = rebuild(program, &order);
+}
+
+/// Whether the same streams share their timelines in both programs, as far as both have them.
+///
+/// A clock takes the choices of streams on one timeline together and pairs those of different ones, and binds every read on
+/// a timeline of its own. So a change to the clock of one stream that makes it share another's events, or share them no
+/// longer, can change the meaning of a third.
+pub(super) fn same_sharing(old: &Program, new: &Program) -> bool {
+    // For each stream the first one on its timeline.
+    let firsts = |program: &Program, other: &Program| -> Vec<(String, String)> {
+        let timelines = Timelines::new(program);
+        let mut first: HashMap<Timeline, String> = HashMap::new();
+        program
+            .streams
+            .iter()
+            .filter(|(_, stream)| other.stream_named(stream.name()).is_some())
+            .map(|(id, stream)| {
+                let name = stream.name().to_owned();
+                let first = first
+                    .entry(timelines.of(id))
+                    .or_insert_with(|| name.clone());
+                (name, first.clone())
+            })
+            .collect()
+    };
+    firsts(old, new) == firsts(new, old)
+}
+
 /// Whether two bodies of the same meaning have values in the same cells of their grid.
-pub(super) fn same_cells(
-    program: &Program,
-    this: StreamId,
-    old: ExprId,
-    new: ExprId,
-) -> bool {
+pub(super) fn same_cells(program: &Program, this: StreamId, old: ExprId, new: ExprId) -> bool {
     let reads = |body| {
         let mut reads = HashSet::new();
         outer_reads(program, body, &mut |_, expr| {
@@ -149,11 +204,7 @@ enum ReadPlace {
 }
 
 /// Visits the nodes of `root` that read a stream at the body's own `t`; maps are not entered.
-pub(super) fn outer_reads(
-    program: &Program,
-    root: ExprId,
-    visit: &mut impl FnMut(ExprId, &Expr),
-) {
+pub(super) fn outer_reads(program: &Program, root: ExprId, visit: &mut impl FnMut(ExprId, &Expr)) {
     fn go(
         program: &Program,
         id: ExprId,

@@ -6,8 +6,8 @@ use super::{
     Pass,
     dce::{live_streams, streams_read},
     rewrite::{
-        Place, add, outer_reads, rebuild, replace_body, rewrite, rewrite_bodies, temporal_body,
-        vanishes, with_stream,
+        Place, add, depth, is_infallible, outer_reads, rebuild, replace_body, rewrite,
+        rewrite_bodies, same_sharing, temporal_body, vanishes, with_stream,
     },
 };
 use crate::{
@@ -15,7 +15,9 @@ use crate::{
     ids::{ExprId, StreamId},
     nullness::strict_in_source,
     program::{Clock, Program, Source, Temporal},
+    timeline::Timelines,
     types::DType,
+    verify::MAX_DEPTH,
 };
 
 /// Computes what several reductions have in common once.
@@ -97,8 +99,9 @@ fn share_states(program: &mut Program) -> bool {
         let found = reductions(program, body);
         let shared = |folded: &Folded, agg: Agg| {
             found.get(folded).is_some_and(|aggs| {
-                aggs.iter()
-                    .any(|other| *other != agg && states(*other).iter().any(|s| states(agg).contains(s)))
+                aggs.iter().any(|other| {
+                    *other != agg && states(*other).iter().any(|s| states(agg).contains(s))
+                })
             })
         };
         let new = rewrite(program, body, &mut |program, place, expr| {
@@ -216,7 +219,9 @@ fn nest(program: &mut Program) -> bool {
             };
             found
                 .iter()
-                .filter(|((w, m), aggs)| w.stream == window.stream && m == map && aggs.contains(&agg))
+                .filter(|((w, m), aggs)| {
+                    w.stream == window.stream && m == map && aggs.contains(&agg)
+                })
                 .filter_map(|((w, _), _)| match w.bounds {
                     Bounds::Time {
                         lo: Some(inner),
@@ -250,7 +255,10 @@ fn nest(program: &mut Program) -> bool {
             let name = agg.name();
             let old_var = program.var(format!("{name}_older"), dtype.clone());
             let new_var = program.var(format!("{name}_newer"), dtype);
-            let (a, b) = (add(program, Expr::Var(old_var)), add(program, Expr::Var(new_var)));
+            let (a, b) = (
+                add(program, Expr::Var(old_var)),
+                add(program, Expr::Var(new_var)),
+            );
             let both = add(program, Expr::Binary(op, a, b));
             let either = add(program, Expr::Coalesce(a, b));
             let body = add(program, Expr::Coalesce(both, either));
@@ -281,16 +289,26 @@ fn nest(program: &mut Program) -> bool {
 /// Merges expressions on one grid that reduce windows of one stream and are read by value only.
 fn merge_grids(program: &mut Program) -> bool {
     let mut changed = false;
-    while let Some(group) = mergeable(program) {
-        merge_group(program, &group);
-        changed = true;
+    let mut refused = Vec::new();
+    while let Some(group) = mergeable(program, &refused) {
+        let mut merged = program.clone();
+        merge_group(&mut merged, &group);
+        // Readers of different members may tick alike afterwards.
+        if same_sharing(program, &merged) {
+            *program = merged;
+            changed = true;
+            refused.clear(); // Streams have other ids now.
+        } else {
+            refused.push(group);
+        }
     }
     changed
 }
 
 /// Two or more expressions that can become one.
-fn mergeable(program: &Program) -> Option<Vec<StreamId>> {
+fn mergeable(program: &Program, refused: &[Vec<StreamId>]) -> Option<Vec<StreamId>> {
     let live = live_streams(program);
+    let timelines = Timelines::new(program);
     let reduced = |body: ExprId| -> HashSet<StreamId> {
         reductions(program, body)
             .into_keys()
@@ -306,7 +324,9 @@ fn mergeable(program: &Program) -> Option<Vec<StreamId>> {
                 && *id != program.output
                 && live.contains(id)
                 && vanishes(program, *id, temporal.body)
-                && read_by_value_only(program, *id)
+                // A record goes around it.
+                && depth(program, temporal.body) < MAX_DEPTH
+                && read_by_value_only(program, &timelines, *id)
         })
         .map(|(id, temporal)| (id, temporal, reduced(temporal.body)))
         .filter(|(_, _, reduced)| !reduced.is_empty())
@@ -323,31 +343,40 @@ fn mergeable(program: &Program) -> Option<Vec<StreamId>> {
             .temporals()
             .filter(|(id, _)| *id > first && *id <= last)
             .all(|(id, _)| streams_read(program, id).iter().all(|s| !group.contains(s)));
-        (group.len() > 1 && independent).then_some(group)
+        (group.len() > 1 && independent && !refused.contains(&group)).then_some(group)
     })
 }
 
 /// Whether every reader takes the stream's value at an instant: a record around it changes nothing for those.
-fn read_by_value_only(program: &Program, id: StreamId) -> bool {
+fn read_by_value_only(program: &Program, timelines: &Timelines, id: StreamId) -> bool {
     program.temporals().all(|(reader, temporal)| {
         let mut by_value = true;
         program.walk(temporal.body, &mut |_, expr| {
-            by_value &= expr.stream() != Some(id) || matches!(expr, Expr::At { .. }) && reader != id;
+            by_value &=
+                expr.stream() != Some(id) || matches!(expr, Expr::At { .. }) && reader != id;
         });
-        // A clock that ticks on its changes ticks on more of them with a record, unless the reader is φ there.
+        // A clock that ticks on its changes ticks on more of them with a record; no harm where the reader is φ and cannot fail.
+        let here = timelines.aligned(&temporal.clock);
+        let harmless = |source: Source| {
+            matches!(source, Source::Value { .. })
+                && strict_in_source(program, temporal.body, source)
+                && is_infallible(program, timelines, here, temporal.body)
+        };
         let in_clock = match &temporal.clock {
             Clock::At(stream) => *stream == id,
-            Clock::OnChange(sources) => sources.iter().any(|s| {
-                s.stream() == id
-                    && !(matches!(s, Source::Value { .. })
-                        && strict_in_source(program, temporal.body, *s))
-            }),
+            Clock::OnChange(sources) => {
+                let mut sources = sources.iter();
+                sources.any(|s| s.stream() == id && !harmless(*s))
+            }
             Clock::Every { .. } => false,
         };
         // A grid that reads it may have cells because of it, and would have more because of a record.
         let by_grid = matches!(temporal.clock, Clock::Every { .. })
             && streams_read(program, reader).contains(&id);
-        by_value && !in_clock && !by_grid
+        // A read becomes that of a field.
+        let too_deep = streams_read(program, reader).contains(&id)
+            && depth(program, temporal.body) >= MAX_DEPTH;
+        by_value && !in_clock && !by_grid && !too_deep
     })
 }
 
@@ -398,9 +427,10 @@ fn merge_group(program: &mut Program, group: &[StreamId]) {
         };
         let mut new: Vec<Source> = Vec::new();
         for source in sources {
-            let source = match group.contains(&source.stream()) {
-                true => with_stream(*source, merged),
-                false => *source,
+            let source = if group.contains(&source.stream()) {
+                with_stream(*source, merged)
+            } else {
+                *source
             };
             if !new.contains(&source) {
                 new.push(source);

@@ -149,12 +149,7 @@ fn as_guard(program: &Program, expr: &Expr) -> Option<(ExprId, ExprId)> {
     }
 }
 
-fn simplify(
-    program: &mut Program,
-    facts: &Facts,
-    place: Place,
-    expr: &Expr,
-) -> Option<ExprId> {
+fn simplify(program: &mut Program, facts: &Facts, place: Place, expr: &Expr) -> Option<ExprId> {
     match expr {
         Expr::Unary(op, a) => match (op, program.expr(*a)) {
             (UnaryOp::Neg, Expr::Unary(UnaryOp::Neg, x))
@@ -216,12 +211,7 @@ fn constant(program: &mut Program, value: bool) -> ExprId {
     add(program, Expr::Const(Scalar::Bool(value), DType::Bool))
 }
 
-fn simplify_binary(
-    program: &mut Program,
-    op: BinaryOp,
-    a: ExprId,
-    b: ExprId,
-) -> Option<ExprId> {
+fn simplify_binary(program: &mut Program, op: BinaryOp, a: ExprId, b: ExprId) -> Option<ExprId> {
     use BinaryOp::*;
     let is = |id: ExprId, number: i64| match program.expr(id) {
         Expr::Const(Scalar::Int(v), _) => *v == number,
@@ -230,15 +220,11 @@ fn simplify_binary(
         Expr::Const(Scalar::Float(v), _) => v.to_bits() == (number as f64).to_bits(),
         _ => false,
     };
-    let is_bool = |id: ExprId, truth: bool| {
-        matches!(program.expr(id), Expr::Const(Scalar::Bool(v), _) if *v == truth)
-    };
+    let is_bool = |id: ExprId, truth: bool| matches!(program.expr(id), Expr::Const(Scalar::Bool(v), _) if *v == truth);
     // Only where both sides have the result's type: a timestamp minus a zero duration would do as well.
     let integer = program.dtype(a).is_integer();
     let float = program.dtype(a).is_float();
-    let minus_zero = |id: ExprId| {
-        matches!(program.expr(id), Expr::Const(Scalar::Float(v), _) if v.to_bits() == (-0.0f64).to_bits())
-    };
+    let minus_zero = |id: ExprId| matches!(program.expr(id), Expr::Const(Scalar::Float(v), _) if v.to_bits() == (-0.0f64).to_bits());
     match op {
         Mul if is(b, 1) && (integer || float) => Some(a),
         Mul if is(a, 1) && (integer || float) => Some(b),

@@ -58,6 +58,9 @@ fn split(program: &mut Program, id: StreamId) -> Vec<StreamId> {
         let Place::Map(over) = place else {
             return None;
         };
+        if over == id {
+            return None; // An expression for each event of its own past would have to be defined before it.
+        }
         if !matches!(expr, Expr::Reduce { .. }) || reads_variables(program, expr) {
             return None;
         }
@@ -68,15 +71,14 @@ fn split(program: &mut Program, id: StreamId) -> Vec<StreamId> {
             return None;
         }
         let known = hoisted.iter().find(|h| h.0 == over && h.1 == *expr);
-        let stream = match known {
-            Some(known) => known.2,
-            None => {
-                let stream = program
-                    .define(fresh_name(program, &name), Clock::At(over), inner)
-                    .expect("the body was just added");
-                hoisted.push((over, expr.clone(), stream));
-                stream
-            }
+        let stream = if let Some(known) = known {
+            known.2
+        } else {
+            let stream = program
+                .define(fresh_name(program, &name), Clock::At(over), inner)
+                .expect("the body was just added");
+            hoisted.push((over, expr.clone(), stream));
+            stream
         };
         Some(add(program, Expr::At { stream, offset: 0 }))
     });
