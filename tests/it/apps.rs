@@ -394,7 +394,7 @@ fn cut(program: &Program, inputs: &Inputs, part: Span, halo: impl Fn(StreamId) -
 fn around(part: Span, halo: Halo) -> (i64, i64) {
     let ticks = |reach| match reach {
         Reach::Bounded { ticks, events: 0 } => ticks,
-        Reach::Bounded { .. } => unimplemented!("no application counts events"),
+        Reach::Bounded { .. } => panic!("no application counts events"),
         Reach::Unbounded => i64::MAX,
     };
     (
@@ -532,7 +532,7 @@ impl Csv {
                 SpanRule::Point => (ticks("t") - 1, ticks("t")),
                 SpanRule::Fixed(length) => (ticks("t") - length, ticks("t")),
                 SpanRule::Interval => (ticks("start"), ticks("end")),
-                SpanRule::UntilNext => unimplemented!("no application holds its input"),
+                SpanRule::UntilNext => panic!("no application holds its input"),
             };
             Event::new(start, end, self.value(row, &input.dtype))
         };

@@ -36,15 +36,17 @@ pub trait Pass: Sync {
     fn run(&self, program: &mut Program) -> bool;
 }
 
-/// The standard passes in order. Simplification runs again after fusion, which exposes new work to it.
+/// The standard passes in order. Folding and simplification run again where the passes before expose new work to them.
 pub const PASSES: &[&dyn Pass] = &[
     &Fold,
     &Simplify,
     &Fuse,
+    &Fold,
     &Simplify,
     &ShareWindows,
     &Split,
     &Cse,
+    &Fold,
     &Simplify,
     &Dce,
 ];
