@@ -47,6 +47,11 @@ impl Reach {
         events: 0,
     };
 
+    /// Whether this reach is no longer than `other` in either of its parts.
+    pub fn is_within(self, other: Self) -> bool {
+        longest(self, other) == other
+    }
+
     /// The text for people, in the program's unit: `20s`, `20s + 1 event`, `unbounded`.
     pub fn display(self, unit: Unit) -> impl fmt::Display {
         match self {
@@ -126,6 +131,25 @@ impl Lineage {
     /// Inputs the output depends on, with their halos.
     pub fn halos(&self) -> impl Iterator<Item = (StreamId, Halo)> {
         self.halos.iter().map(|(id, halo)| (*id, *halo))
+    }
+
+    /// Whether no input of `program`, whose lineage this is, matters further away than `other` says of the input of that name.
+    pub(crate) fn is_within(
+        &self,
+        program: &Program,
+        other: &Self,
+        other_program: &Program,
+    ) -> bool {
+        program.inputs().all(|(id, input)| {
+            let Some(halo) = self.halo(id) else {
+                return true;
+            };
+            let theirs = other_program.stream_named(&input.name);
+            theirs.and_then(|id| other.halo(id)).is_some_and(|theirs| {
+                halo.lookback.is_within(theirs.lookback)
+                    && halo.lookahead.is_within(theirs.lookahead)
+            })
+        })
     }
 
     /// The longest reach into the past over all inputs.
@@ -423,6 +447,12 @@ impl Resolver<'_> {
         // The stream's own past is accounted for where all its other reads are known.
         let reads_itself = expr.stream() == Some(place.this);
         match expr {
+            // What a map reads beside it, it reads at the ends of earlier events; how early does not matter.
+            Expr::Reduce { map: Some(map), .. } if reads_itself => {
+                let aligned = Some(self.timelines.of(place.this));
+                let in_map = Place { aligned, ..place };
+                self.expr(*map, in_map, into);
+            }
             _ if reads_itself => {}
             Expr::At { stream, offset } => {
                 add_all(into, self.read(*stream, *offset, place));
@@ -690,6 +720,11 @@ fn is_steady_map(program: &Program, timelines: &Timelines, map: ExprId, stream: 
         steady &= match *expr {
             // The end of an input's event is part of the event.
             Expr::Time => matches!(timelines.of(stream), Timeline::Input(_)),
+            // The value of the very event, wherever it comes from.
+            Expr::At {
+                stream: s,
+                offset: 0,
+            } if s == stream => true,
             Expr::Reduce { .. } | Expr::Hold { .. } => false,
             Expr::At {
                 stream: s, offset, ..

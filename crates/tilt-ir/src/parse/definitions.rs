@@ -323,6 +323,20 @@ impl Parser<'_> {
         Ok(source)
     }
 
+    /// Whether the stream written at `place` is defined further on: as an input, or by `~name[…] =`.
+    fn is_defined_later(&self, place: Place) -> bool {
+        let name = self.text_at(place);
+        let text = |i: usize| self.tokens.get(i).map_or("", |t| self.text_at(t.place));
+        let calls = |i: usize| text(i) == "~" && text(i + 1) == &name[1..];
+        (self.next..self.tokens.len()).any(|i| {
+            let bracket = (i..self.tokens.len()).find(|j| text(*j) == "]");
+            let after = bracket.map_or("", |bracket| text(bracket + 1));
+            calls(i)
+                && (i > 0 && text(i - 1) == "input"
+                    || text(i + 2) == "[" && (after == "=" || after == ":"))
+        })
+    }
+
     /// The stream called by the next token; `~` has been read.
     pub(super) fn stream(&mut self) -> Parsed<(StreamId, Place)> {
         let sigil = self.last_place();
@@ -339,6 +353,11 @@ impl Parser<'_> {
                     format!("{shown} reads itself, so its type must be written"),
                 )
                 .help(format!("write for example `{shown}[t]: f64 = …`")));
+        }
+        if self.is_defined_later(place) {
+            return Err(self
+                .error(place, format!("{shown} is defined later"))
+                .help("move its definition up: streams are defined before they are read"));
         }
         let names = self.streams.keys().map(String::as_str);
         let guess = nearest(&name, sorted(names));

@@ -6,14 +6,14 @@ use super::{
     Pass,
     dce::{live_streams, streams_read},
     rewrite::{
-        Place, add, collect_garbage, depth, is_infallible, outer_reads, rewrite, same_cells,
-        same_sharing, shifted, tree_size, vanishes,
+        Place, add, depth, is_infallible, outer_reads, rewrite, same_cells, same_sharing, shifted,
+        tree_size, vanishes,
     },
 };
 use crate::{
     expr::{BinaryOp, Bounds, Expr, UnaryOp},
     ids::{ExprId, StreamId},
-    lineage::is_steady,
+    lineage::{Lineage, is_steady},
     nullness::{self, Totality},
     program::{Clock, Program, Source, Temporal},
     timeline::{Timeline, Timelines, is_aligned},
@@ -48,6 +48,8 @@ use crate::{
 /// A clock binds more than its sources: it reads every stream on a source's timeline at the source's event, φ where that source has
 /// none. So nothing is merged that would bring a read under such a mask or out of it, or that would change which streams
 /// share a timeline.
+///
+/// A merger that would make inputs matter further away is not made, nor one after which other streams share timelines.
 ///
 /// A producer with reductions is merged only into its one reader and at one offset; otherwise each copy would reduce again.
 pub struct Fuse;
@@ -93,25 +95,19 @@ fn merge(program: &mut Program, reader: StreamId, producer: StreamId) -> bool {
     let Some(merge) = Merge::new(program, reader, producer) else {
         return false;
     };
-    let (clock, body) = merge.run(program);
-    let depth = depth(program, body);
-    if depth > MAX_DEPTH / 4 {
-        if depth > MAX_DEPTH {
-            collect_garbage(program);
-        }
-        return false;
-    }
-    if tree_size(program, body) > MAX_NODES {
+    let mut merged = program.clone();
+    let (clock, body) = merge.run(&mut merged);
+    if depth(&merged, body) > MAX_DEPTH / 4 || tree_size(&merged, body) > MAX_NODES {
         return false;
     }
     // A reader that ticked on events of a grid and now ticks on all its cells is φ, or guarded, in the others.
     let old = temporal(program, reader);
-    if matches!(old.clock, Clock::Every { .. }) && !same_cells(program, reader, old.body, body) {
+    if matches!(old.clock, Clock::Every { .. }) && !same_cells(&merged, reader, old.body, body) {
         return false;
     }
-    let mut merged = program.clone();
     merged.redefine(reader, clock, body);
-    if !same_sharing(program, &merged) {
+    let (before, after) = (Lineage::new(program), Lineage::new(&merged));
+    if !same_sharing(program, &merged) || !after.is_within(&merged, &before, program) {
         return false;
     }
     *program = merged;

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::{
     expr::{Agg, BinaryOp, Bounds, Expr, Window},
     ids::{Arena, ExprId, FuncId, ReducerId, StreamId, VarId},
+    lineage::Lineage,
     nullness,
     program::{Clock, Lambda, Program, Source, Stream},
     timeline::{Timeline, Timelines},
@@ -122,6 +123,23 @@ pub(super) fn tree_size(program: &Program, root: ExprId) -> usize {
 pub(super) fn collect_garbage(program: &mut Program) {
     let order: Vec<StreamId> = program.streams.ids().collect();
     *program = rebuild(program, &order);
+}
+
+/// Runs a rewrite that says whether it changed something, and takes it back if inputs would matter further away than before.
+pub(super) fn without_longer_lineage(
+    program: &mut Program,
+    rewrite: impl FnOnce(&mut Program) -> bool,
+) -> bool {
+    let before = program.clone();
+    if !rewrite(program) {
+        return false;
+    }
+    let (old, new) = (Lineage::new(&before), Lineage::new(program));
+    let within = new.is_within(program, &old, &before);
+    if !within {
+        *program = before;
+    }
+    within
 }
 
 /// Whether the same streams share their timelines in both programs, as far as both have them.

@@ -7,7 +7,7 @@ use super::{
     dce::{live_streams, streams_read},
     rewrite::{
         Place, add, depth, is_infallible, outer_reads, rebuild, replace_body, rewrite,
-        rewrite_bodies, same_sharing, temporal_body, vanishes, with_stream,
+        rewrite_bodies, same_sharing, temporal_body, vanishes, with_stream, without_longer_lineage,
     },
 };
 use crate::{
@@ -47,7 +47,8 @@ impl Pass for ShareWindows {
     }
 
     fn run(&self, program: &mut Program) -> bool {
-        let merged = merge_grids(program);
+        // Readers of one member would depend on what the others reach.
+        let merged = without_longer_lineage(program, merge_grids);
         let split = share_states(program);
         let nested = nest(program);
         merged || split || nested

@@ -2,7 +2,7 @@
 
 use super::{
     Pass,
-    rewrite::{Place, add, is_infallible, rebuild, rewrite, temporal_body},
+    rewrite::{Place, add, is_infallible, rebuild, rewrite, temporal_body, without_longer_lineage},
 };
 use crate::{
     expr::Expr,
@@ -20,7 +20,8 @@ use crate::{
 ///                        ~x[t-10s : t])
 /// ```
 /// A map is evaluated at its event's end with that event as `~x[t]`, which is just what `at ~x` does. An inner reduction
-/// stays if it uses a variable from outside the map, or if it could fail at an event that is in no window.
+/// stays if it uses a variable from outside the map, or if it could fail at an event that is in no window. A stream of its own is
+/// evaluated at the ends of all its events, which may lie further away than any window reached: then nothing is hoisted.
 pub struct Split;
 
 impl Pass for Split {
@@ -29,24 +30,29 @@ impl Pass for Split {
     }
 
     fn run(&self, program: &mut Program) -> bool {
-        let streams: Vec<StreamId> = program.temporals().map(|(id, _)| id).collect();
-        let output = program.output;
-        let mut order: Vec<StreamId> = Vec::new();
-        let mut changed = false;
-        for id in program.streams.ids().collect::<Vec<_>>() {
-            if streams.contains(&id) {
-                let hoisted = split(program, id);
-                changed |= !hoisted.is_empty();
-                order.extend(hoisted);
-            }
-            order.push(id);
-        }
-        program.output = output;
-        if changed {
-            *program = rebuild(program, &order);
-        }
-        changed
+        without_longer_lineage(program, hoist)
     }
+}
+
+/// Hoists the inner reductions of all streams.
+fn hoist(program: &mut Program) -> bool {
+    let streams: Vec<StreamId> = program.temporals().map(|(id, _)| id).collect();
+    let output = program.output;
+    let mut order: Vec<StreamId> = Vec::new();
+    let mut changed = false;
+    for id in program.streams.ids().collect::<Vec<_>>() {
+        if streams.contains(&id) {
+            let hoisted = split(program, id);
+            changed |= !hoisted.is_empty();
+            order.extend(hoisted);
+        }
+        order.push(id);
+    }
+    program.output = output;
+    if changed {
+        *program = rebuild(program, &order);
+    }
+    changed
 }
 
 /// Hoists the inner reductions of one stream; returns the new streams, innermost first.
