@@ -246,6 +246,15 @@ impl Merge {
                     _ => None,
                 }));
             }
+            // Where the reader's clock masks the producer, the copy must be φ too: by what it reads of the same event.
+            let stays = nullness::strict_in(
+                program,
+                producer.body,
+                &|_, expr| matches!(expr, Expr::At { stream, offset: 0 } if timelines.of(*stream) == timeline),
+            );
+            if !stays && uses.offsets.iter().any(|d| masked(&reader.clock, (id, *d))) {
+                return None;
+            }
             // What stands for the producer's own event is masked where the producer was.
             let captured = |d: i64| {
                 of_producer
