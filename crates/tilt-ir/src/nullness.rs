@@ -290,20 +290,14 @@ impl NeverNull<'_> {
 
     /// Whether the operator has a value for all operands (that are not φ).
     fn is_defined(&self, op: BinaryOp, a: ExprId, b: ExprId) -> bool {
+        let by_nonzero = || match self.program.expr(b) {
+            Expr::Const(Scalar::Int(v), _) => *v != 0,
+            Expr::Const(Scalar::UInt(v), _) => *v != 0,
+            _ => false,
+        };
         match op {
-            BinaryOp::Div | BinaryOp::Rem | BinaryOp::Pow | BinaryOp::Shl | BinaryOp::Shr => {
-                self.program.dtype(a).is_float()
-                    || matches!(op, BinaryOp::Div | BinaryOp::Rem)
-                        && matches!(
-                            self.program.expr(b),
-                            Expr::Const(Scalar::Int(v), _) if *v != 0
-                        )
-                    || matches!(op, BinaryOp::Div | BinaryOp::Rem)
-                        && matches!(
-                            self.program.expr(b),
-                            Expr::Const(Scalar::UInt(v), _) if *v != 0
-                        )
-            }
+            BinaryOp::Div | BinaryOp::Rem => self.program.dtype(a).is_float() || by_nonzero(),
+            BinaryOp::Pow | BinaryOp::Shl | BinaryOp::Shr => self.program.dtype(a).is_float(),
             _ => true,
         }
     }

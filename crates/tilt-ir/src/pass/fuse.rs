@@ -6,8 +6,8 @@ use super::{
     Pass,
     dce::{live_streams, streams_read},
     rewrite::{
-        Place, add, depth, is_infallible, outer_reads, rewrite, same_cells, same_sharing, shifted,
-        tree_size, vanishes,
+        Place, add, depth, is_infallible, only_if, outer_reads, rewrite, same_cells, same_sharing,
+        shifted, tree_size, vanishes,
     },
 };
 use crate::{
@@ -125,6 +125,7 @@ struct Merge {
     reader: Temporal,
     producer: Temporal,
     id: StreamId,
+    uses: Uses,
     /// The stream whose windows take the place of windows over the producer.
     window_stream: Option<StreamId>,
     /// Whether the producer is φ where its body has a value: then the copy needs a guard.
@@ -152,7 +153,7 @@ impl Merge {
                 .into_iter()
                 .filter(|s| *s != id && streams_read(program, *s).contains(&id))
                 .count();
-            if readers > 1 || program.output == id || uses.offsets.len() > 1 {
+            if readers > 1 || program.output == id || uses.counts.len() > 1 {
                 return None;
             }
         }
@@ -170,11 +171,7 @@ impl Merge {
         let aligned = |offset| is_aligned(here, timeline, offset);
         let sources = sources_of(&producer.clock);
         let moves = |d: i64| d == 0 || can_shift(program, producer.body);
-        if !uses
-            .offsets
-            .iter()
-            .all(|d| moves(*d) && (aligned(*d) || steady))
-        {
+        if !uses.offsets().all(|d| moves(d) && (aligned(d) || steady)) {
             return None;
         }
         // Offsets add up, and there is an end to them.
@@ -185,7 +182,7 @@ impl Merge {
             _ => None,
         });
         if shifts
-            .chain(uses.offsets.iter().copied())
+            .chain(uses.offsets())
             .any(|d| d.saturating_abs().saturating_add(furthest) > MAX_TICKS)
         {
             return None;
@@ -218,7 +215,7 @@ impl Merge {
                 let here = timelines.aligned(&producer.clock);
                 let safe = steady || is_infallible(program, &timelines, here, producer.body);
                 // At the very event that makes the reader tick, a source of the producer may be known to be there.
-                let here_only = uses.offsets.iter().all(|d| *d == 0 && aligned(0));
+                let here_only = uses.offsets().all(|d| d == 0 && aligned(0));
                 let total = sources.iter().any(|s| totality.is_total(s.stream()));
                 let implied = sources_of(&reader.clock)
                     .is_some_and(|of_reader| of_reader.iter().all(|s| sources.contains(s)));
@@ -234,7 +231,7 @@ impl Merge {
         let masked = |clock: &Clock, (stream, at): (StreamId, i64)| {
             is_masked(&timelines, &totality, clock, stream, at)
         };
-        let same_clock = clock == producer.clock && uses.offsets.iter().all(|d| *d == 0);
+        let same_clock = clock == producer.clock && uses.offsets().all(|d| d == 0);
         let mut of_producer = element_reads(program, producer.body);
         if !same_clock {
             if of_producer.iter().any(|r| masked(&producer.clock, *r)) {
@@ -252,7 +249,7 @@ impl Merge {
                 producer.body,
                 &|_, expr| matches!(expr, Expr::At { stream, offset: 0 } if timelines.of(*stream) == timeline),
             );
-            if !stays && uses.offsets.iter().any(|d| masked(&reader.clock, (id, *d))) {
+            if !stays && uses.offsets().any(|d| masked(&reader.clock, (id, d))) {
                 return None;
             }
             // What stands for the producer's own event is masked where the producer was.
@@ -262,7 +259,7 @@ impl Merge {
                     .filter(|(stream, at)| *at != 0 || timelines.of(*stream) != timeline)
                     .any(|(stream, at)| masked(&clock, (*stream, at.saturating_add(d))))
             };
-            if uses.offsets.iter().any(|d| captured(*d)) {
+            if uses.offsets().any(captured) {
                 return None;
             }
         }
@@ -277,6 +274,7 @@ impl Merge {
             reader,
             producer,
             id,
+            uses,
             window_stream,
             guard,
             guard_reader,
@@ -359,10 +357,8 @@ impl Merge {
         let name = self.producer.name.clone();
         // One variable for each offset at which the producer is read more than once.
         let mut copies: Vec<(i64, ExprId)> = Vec::new();
-        let uses = Uses::collect(program, self.reader.body, self.id)
-            .expect("collected before without trouble");
         let mut lets = Vec::new();
-        for (offset, count) in uses.offsets_counted() {
+        for (offset, count) in self.uses.counts.iter().copied() {
             let copy = self.copy(program, offset);
             if count == 1 && !self.guard_reader {
                 copies.push((offset, copy));
@@ -431,16 +427,7 @@ impl Merge {
         }
         let sources = sources_of(&self.producer.clock).unwrap_or_default();
         let active = any_present(program, sources.iter().map(|s| moved(*s, d)));
-        let dtype = program.dtype(body).clone();
-        let otherwise = add(program, Expr::Null(dtype));
-        add(
-            program,
-            Expr::When {
-                cond: active,
-                then: body,
-                otherwise,
-            },
-        )
+        only_if(program, active, body)
     }
 
     /// `body`, but φ where none of the reader's former sources has a value.
@@ -463,22 +450,13 @@ impl Merge {
             .into_iter()
             .reduce(|a, b| add(program, Expr::Binary(BinaryOp::Or, a, b)))
             .expect("a clock has sources");
-        let dtype = program.dtype(body).clone();
-        let otherwise = add(program, Expr::Null(dtype));
-        add(
-            program,
-            Expr::When {
-                cond,
-                then: body,
-                otherwise,
-            },
-        )
+        only_if(program, cond, body)
     }
 }
 
 /// How a body reads one stream.
 struct Uses {
-    offsets: HashSet<i64>,
+    /// Where it is read by value and how often, in order of appearance.
     counts: Vec<(i64, usize)>,
     in_windows: bool,
     ordinal: bool,
@@ -488,7 +466,6 @@ impl Uses {
     /// `None` if it reads the stream in a way that cannot be merged.
     fn collect(program: &Program, body: ExprId, id: StreamId) -> Option<Self> {
         let mut this = Self {
-            offsets: HashSet::new(),
             counts: Vec::new(),
             in_windows: false,
             ordinal: false,
@@ -509,7 +486,6 @@ impl Uses {
         if expr.stream() == Some(id) {
             match (expr, map) {
                 (Expr::At { offset, .. }, None) => {
-                    self.offsets.insert(*offset);
                     match self.counts.iter_mut().find(|c| c.0 == *offset) {
                         Some(count) => count.1 += 1,
                         None => self.counts.push((*offset, 1)),
@@ -533,8 +509,8 @@ impl Uses {
         ok
     }
 
-    fn offsets_counted(&self) -> Vec<(i64, usize)> {
-        self.counts.clone()
+    fn offsets(&self) -> impl Iterator<Item = i64> {
+        self.counts.iter().map(|(offset, _)| *offset)
     }
 }
 
@@ -684,16 +660,7 @@ fn guarded_map(program: &mut Program, old: ExprId, value: ExprId) -> ExprId {
         return old;
     }
     let cond = is_present(program, value);
-    let dtype = program.dtype(old).clone();
-    let otherwise = add(program, Expr::Null(dtype));
-    add(
-        program,
-        Expr::When {
-            cond,
-            then: old,
-            otherwise,
-        },
-    )
+    only_if(program, cond, old)
 }
 
 fn is_present(program: &mut Program, value: ExprId) -> ExprId {

@@ -27,6 +27,20 @@ pub(super) fn add(program: &mut Program, expr: Expr) -> ExprId {
         .expect("a pass builds well-typed nodes from well-typed ones")
 }
 
+/// `if cond then value else null`.
+pub(super) fn only_if(program: &mut Program, cond: ExprId, value: ExprId) -> ExprId {
+    let otherwise = Expr::Null(program.dtype(value).clone());
+    let otherwise = add(program, otherwise);
+    add(
+        program,
+        Expr::When {
+            cond,
+            then: value,
+            otherwise,
+        },
+    )
+}
+
 /// Rebuilds `root` from the leaves up. `visit` sees each node over its new operands and may replace it.
 pub(super) fn rewrite(
     program: &mut Program,
