@@ -67,6 +67,11 @@ bench: ## run the benchmarks
 	@scripts/setup system python
 	cargo bench -p tilt --features bench --bench '*'
 
+.PHONY: bench-report
+bench-report: ## measure the engine in full and store the table in docs/benchmarks.md
+	@scripts/setup system python
+	cargo bench -p tilt --features bench --bench engine -- --report
+
 .PHONY: docs
 docs: ## build the API documentation
 	@scripts/setup system python

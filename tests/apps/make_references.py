@@ -95,7 +95,8 @@ def trend() -> dict[str, Table]:
     steps[[31, 32, 120, 200, 201, 202]] = 0  # trades in one millisecond
     steps[51:61] = steps[141:161] = 1_000  # trades exactly 10 s and 20 s apart
     stamps = 1_700_000_000_000 + np.cumsum(steps, dtype=np.int64)
-    price = np.round(100.0 + np.cumsum(rng.normal(0.0, 0.05, n)), 2)
+    # In sixty-fourths, so that sums are exact in any order: the means of the same trades are equal.
+    price = np.round(64.0 * (100.0 + np.cumsum(rng.normal(0.0, 0.05, n)))) / 64.0
 
     frame = pl.DataFrame({"t": stamps, "price": price}).with_columns(pl.col("t").cast(pl.Datetime("ms")))
 

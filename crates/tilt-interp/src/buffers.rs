@@ -213,14 +213,25 @@ pub fn run_buffers(
         SnapshotBuffer::scalar(timeline, columns.remove(0), program.unit)
     };
     let output = output.map_err(|error| RunError::Internal(error.to_string()))?;
+    Ok(with_time_of(program, inputs, output))
+}
+
+/// The output of a program with its times named and typed like those of the input that its clock comes from.
+#[must_use]
+pub fn with_time_of(
+    program: &Program,
+    inputs: &BTreeMap<String, SnapshotBuffer>,
+    output: SnapshotBuffer,
+) -> SnapshotBuffer {
+    let length = event_length(program, &Timelines::new(program), program.output);
     let source = time_source(program).and_then(|id| inputs.get(program.streams[id].name()));
-    Ok(match (source.map(SnapshotBuffer::time_columns), length) {
+    match (source.map(SnapshotBuffer::time_columns), length) {
         (Some(TimeColumns::Interval { end, .. }), Some(_)) => {
             output.with_time_columns(TimeColumns::Stamp(end.clone()))
         }
         (Some(time), _) => output.with_time_columns(time.clone()),
         (None, _) => output,
-    })
+    }
 }
 
 /// The events of a buffer, those that are not known to end with [`OPEN`](tilt_ir::OPEN) ends. Rows that are φ or were
@@ -261,6 +272,25 @@ fn input_events(
     input: &Input,
     buffer: &SnapshotBuffer,
 ) -> Result<Vec<Event>, BufferError> {
+    check_buffer(program, input, buffer)?;
+    match &input.dtype {
+        DType::Record(fields) => {
+            let columns = fields.iter().filter_map(|f| buffer.column(&f.name));
+            events_from(buffer, columns)
+        }
+        _ => events_of(buffer),
+    }
+}
+
+/// Checks that a buffer is what an input of a program declares: unit, lengths of events, columns and their types.
+///
+/// # Errors
+/// When it is not.
+pub fn check_buffer(
+    program: &Program,
+    input: &Input,
+    buffer: &SnapshotBuffer,
+) -> Result<(), BufferError> {
     let name = || input.name.clone();
     if buffer.unit() != program.unit {
         return Err(BufferError::Unit {
@@ -302,7 +332,6 @@ fn input_events(
     };
     match (&input.dtype, buffer.shape()) {
         (DType::Record(fields), Shape::Record) => {
-            let mut columns = Vec::with_capacity(fields.len());
             for field in fields {
                 let missing = || BufferError::MissingColumn {
                     input: name(),
@@ -311,16 +340,12 @@ fn input_events(
                 };
                 let column = buffer.column(&field.name).ok_or_else(missing)?;
                 check(column, &field.dtype)?;
-                columns.push(column);
             }
-            events_from(buffer, columns.into_iter())
+            Ok(())
         }
         (DType::Record(_), Shape::Scalar) => Err(shape("scalar")),
         (_, Shape::Record) => Err(shape("record")),
-        (dtype, Shape::Scalar) => {
-            check(&buffer.columns()[0], dtype)?;
-            events_of(buffer)
-        }
+        (dtype, Shape::Scalar) => check(&buffer.columns()[0], dtype),
     }
 }
 

@@ -9,6 +9,7 @@ use crate::{
     Functions, Value,
     clock::Binding,
     error::{HostError, QueryError, RunError},
+    place::{Place, Places, close_up, combine, number},
     reduce::{Contribution, FoldError, fold},
     scalar,
     timeline::{Series, Streams, TimelineId},
@@ -274,7 +275,7 @@ impl Evaluator<'_> {
     ) -> Result<Value> {
         let series = &streams[window.stream];
         let mut contributions = Vec::new();
-        for (position, clipped) in self.window(window, at, streams) {
+        for (position, clipped, place) in self.window(window, at, streams) {
             let value = match map {
                 None => series.value(position).clone(),
                 Some(map) => {
@@ -294,19 +295,23 @@ impl Evaluator<'_> {
             if !value.is_null() {
                 contributions.push(Contribution {
                     value,
-                    start: clipped.start,
-                    end: clipped.end,
-                    event_end: series.timeline.interval(position).end,
+                    event: series.timeline.interval(position),
+                    clipped,
+                    place,
                 });
             }
+        }
+        let counted = matches!(window.bounds, Bounds::Ordinal { lo: Some(_), .. });
+        if matches!(series.timeline.id, TimelineId::On(_)) && !counted {
+            close_up(contributions.iter_mut().map(|c| &mut c.place));
         }
         if let Agg::Custom(reducer) = agg {
             return self.fold_custom(reducer, &contributions, at, streams);
         }
         fold(agg, &contributions, self.program.dtype(id)).map_err(|error| match error {
             FoldError::Overflow => {
-                let start = contributions.iter().map(|c| c.start).min();
-                let end = contributions.iter().map(|c| c.end).max();
+                let start = contributions.iter().map(|c| c.clipped.start).min();
+                let end = contributions.iter().map(|c| c.clipped.end).max();
                 QueryError::Overflow {
                     reduction: self.program.expr_text(id),
                     window: Span::new(start.unwrap_or(at.t), end.unwrap_or(at.t)),
@@ -319,10 +324,15 @@ impl Evaluator<'_> {
         })
     }
 
-    /// The positions of the events in a window, in order, each with its interval clipped to it.
-    fn window(&self, window: Window, at: Instant<'_>, streams: &Streams) -> Vec<(usize, Span)> {
+    /// The positions of the events in a window, in order, each with its interval clipped to it and its place.
+    fn window(
+        &self,
+        window: Window,
+        at: Instant<'_>,
+        streams: &Streams,
+    ) -> Vec<(usize, Span, Place)> {
         let series = &streams[window.stream];
-        let limit = self.visible(window.stream, at, streams);
+        let timeline = &series.timeline;
         match window.bounds {
             Bounds::Time { lo, hi } => {
                 let lo = lo.map(|lo| at.t.saturating_add(lo));
@@ -330,12 +340,16 @@ impl Evaluator<'_> {
                 if lo.is_some_and(|lo| lo >= hi) {
                     return Vec::new();
                 }
-                let clip = |position| {
-                    let span = series.timeline.interval(position);
+                let clip = |span: Span| {
                     let start = lo.map_or(span.start, |lo| lo.max(span.start));
-                    (position, Span::new(start, span.end.min(hi)))
+                    Span::new(start, span.end.min(hi))
                 };
-                series.between(lo, hi, limit).map(clip).collect()
+                let places = Places::new(timeline, lo, hi);
+                let limit = self.visible(window.stream, at, streams);
+                series
+                    .between(lo, hi, limit)
+                    .map(|p| (p, clip(timeline.interval(p)), places.of(p)))
+                    .collect()
             }
             Bounds::Ordinal { lo, hi } => {
                 let Some(current) = self.current_number(window.stream, at, streams) else {
@@ -348,9 +362,13 @@ impl Evaluator<'_> {
                     number.clamp(0, events.len() as i128) as usize
                 };
                 let (first, end) = (lo.map_or(0, index), index(hi));
-                events[first.min(end)..end]
-                    .iter()
-                    .map(|position| (*position, series.timeline.interval(*position)))
+                let place = |k: usize, position| match lo {
+                    Some(_) => Place::late(k as i128),
+                    None => Place::late(number(timeline, position)),
+                };
+                let events = events[first.min(end)..end].iter().enumerate();
+                events
+                    .map(|(k, p)| (*p, timeline.interval(*p), place(k, *p)))
                     .collect()
             }
         }
@@ -394,12 +412,24 @@ impl Evaluator<'_> {
             let mut vars: Vars = lambda.params.iter().copied().zip(args).collect();
             self.eval(lambda.body, at, streams, &mut vars)
         };
-        let mut state = self.eval(reducer.init, at, streams, &mut Vec::new())?;
-        for c in contributions {
-            let event = [c.value.clone(), Value::Int(c.start), Value::Int(c.end)];
-            let args = std::iter::once(state).chain(event).collect();
-            state = apply(&reducer.acc, args)?;
-        }
+        let init = self.eval(reducer.init, at, streams, &mut Vec::new())?;
+        let accumulate = |state: Value, c: &Contribution| {
+            let event = [
+                c.value.clone(),
+                Value::Int(c.clipped.start),
+                Value::Int(c.clipped.end),
+            ];
+            apply(&reducer.acc, std::iter::once(state).chain(event).collect())
+        };
+        let state = match &reducer.merge {
+            None => contributions.iter().try_fold(init, accumulate)?,
+            Some(merge) => {
+                let lift = |c: &Contribution| Ok((c.place, accumulate(init.clone(), c)?));
+                let lifted = contributions.iter().map(lift).collect::<Result<Vec<_>>>()?;
+                let state = combine(lifted, |older, newer| apply(merge, vec![older, newer]))?;
+                state.unwrap_or(init)
+            }
+        };
         apply(&reducer.result, vec![state])
     }
 

@@ -44,6 +44,8 @@ mod error;
 mod eval;
 mod events;
 mod functions;
+mod moments;
+mod place;
 mod range;
 mod reduce;
 mod run;
@@ -53,7 +55,7 @@ mod tests;
 mod timeline;
 mod value;
 
-pub use buffers::{BufferError, buffer_of, events_of, run_buffers};
+pub use buffers::{BufferError, buffer_of, check_buffer, events_of, run_buffers, with_time_of};
 pub use error::{DataError, HostError, QueryError, RunError};
 pub use events::{Event, Inputs, hull};
 pub use functions::Functions;

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use tilt_ir::{Agg, BinaryOp, DType, QuantileMethod};
+use tilt_ir::{Agg, BinaryOp, DType, QuantileMethod, Span};
 
 use crate::{
     Value,
+    moments::{Moments, slope},
+    place::{Place, product, sum},
     scalar::{as_double, beats, sort_doubles},
     value::Ordered,
 };
@@ -15,17 +17,17 @@ use crate::{
 pub(crate) struct Contribution {
     /// Never φ.
     pub(crate) value: Value,
-    /// Start of the event clipped to the window.
-    pub(crate) start: i64,
-    /// End of the event clipped to the window.
-    pub(crate) end: i64,
-    /// End of the whole event.
-    pub(crate) event_end: i64,
+    /// The interval of the event.
+    pub(crate) event: Span,
+    /// The interval clipped to the window.
+    pub(crate) clipped: Span,
+    pub(crate) place: Place,
 }
 
 impl Contribution {
-    fn length(&self) -> f64 {
-        (i128::from(self.end) - i128::from(self.start)) as f64
+    /// The length within the window.
+    fn length(&self) -> i128 {
+        i128::from(self.clipped.end) - i128::from(self.clipped.start)
     }
 }
 
@@ -38,7 +40,7 @@ pub(crate) enum FoldError {
     Type,
 }
 
-/// Folds contributions in order; `dtype` is the type of the result. User-defined reductions are not for this function.
+/// Folds contributions, given in order; `dtype` is the type of the result. User-defined reductions are not for this function.
 pub(crate) fn fold(
     agg: Agg,
     contributions: &[Contribution],
@@ -53,31 +55,49 @@ pub(crate) fn fold(
         let doubles = contributions.iter().map(|c| as_double(&c.value));
         doubles.collect::<Option<_>>().ok_or(FoldError::Type)
     };
+    let placed = || -> Result<Vec<(Place, f64)>, FoldError> {
+        Ok(contributions
+            .iter()
+            .map(|c| c.place)
+            .zip(doubles()?)
+            .collect())
+    };
+    let sample = || -> Result<Vec<(Place, f64, i64)>, FoldError> {
+        let with_end =
+            |((place, value), c): ((Place, f64), &Contribution)| (place, value, c.event.end);
+        Ok(placed()?
+            .into_iter()
+            .zip(contributions)
+            .map(with_end)
+            .collect())
+    };
+    let moments = || Ok(Moments::new(&sample()?));
     let n = contributions.len() as f64;
     Ok(match agg {
-        Agg::Sum if *dtype == DType::F64 => Value::Float(sum(doubles()?)),
-        Agg::Product if *dtype == DType::F64 => {
-            Value::Float(doubles()?.into_iter().fold(1.0, |total, v| total * v))
-        }
+        Agg::Sum if *dtype == DType::F64 => sum(placed()?).into(),
+        Agg::Product if *dtype == DType::F64 => product(placed()?).into(),
         Agg::Sum => narrow(integers(contributions)?.iter().sum(), dtype)?,
         Agg::Product => narrow(exact_product(&integers(contributions)?)?, dtype)?,
-        Agg::Mean => Value::Float(sum(doubles()?) / n),
+        Agg::Mean => Value::Float(match first.value {
+            Value::Float(_) => sum(placed()?).unwrap_or(0.0) / n,
+            _ => integers(contributions)?.iter().sum::<i128>() as f64 / n,
+        }),
         Agg::Min => best(BinaryOp::Min, contributions).value.clone(),
         Agg::Max => best(BinaryOp::Max, contributions).value.clone(),
-        Agg::ArgMin => Value::Int(best(BinaryOp::Min, contributions).event_end),
-        Agg::ArgMax => Value::Int(best(BinaryOp::Max, contributions).event_end),
+        Agg::ArgMin => Value::Int(best(BinaryOp::Min, contributions).event.end),
+        Agg::ArgMax => Value::Int(best(BinaryOp::Max, contributions).event.end),
         Agg::Len => Value::Int(contributions.len() as i64),
         Agg::First => first.value.clone(),
         Agg::Last => last.value.clone(),
-        Agg::Var { ddof } => variance(&doubles()?, ddof).into(),
-        Agg::Std { ddof } => variance(&doubles()?, ddof).map(libm::sqrt).into(),
-        Agg::Skew { bias } => skew(&doubles()?, bias).into(),
-        Agg::Kurtosis { fisher, bias } => kurtosis(&doubles()?, fisher, bias).into(),
-        Agg::Rms => Value::Float(rms(&doubles()?)),
+        Agg::Var { ddof } => variance(moments()?, ddof).into(),
+        Agg::Std { ddof } => variance(moments()?, ddof).map(libm::sqrt).into(),
+        Agg::Skew { bias } => skew(moments()?, bias).into(),
+        Agg::Kurtosis { fisher, bias } => kurtosis(moments()?, fisher, bias).into(),
+        Agg::Rms => Value::Float(rms(&placed()?)),
         Agg::CrestFactor => {
-            let values = doubles()?;
-            let peak = values.iter().map(|v| v.abs()).reduce(f64::max);
-            peak.map(|peak| peak / rms(&values)).into()
+            let peak = doubles()?.into_iter().map(f64::abs).reduce(f64::max);
+            let rms = rms(&placed()?);
+            peak.map(|peak| peak / rms).into()
         }
         Agg::Any => Value::Bool(values().any(|v| matches!(v, Value::Bool(true)))),
         Agg::All => Value::Bool(values().all(|v| matches!(v, Value::Bool(true)))),
@@ -93,12 +113,13 @@ pub(crate) fn fold(
             Value::list(sorted)
         }
         Agg::Collect => Value::list(values()),
-        Agg::Integral => Value::Float(integral(&doubles()?, contributions)),
+        Agg::Integral => integral(&doubles()?, contributions).into(),
         Agg::Twa => {
-            let covered = sum(contributions.iter().map(Contribution::length));
-            Value::Float(integral(&doubles()?, contributions) / covered)
+            let covered: i128 = contributions.iter().map(Contribution::length).sum();
+            let integral = integral(&doubles()?, contributions);
+            integral.map(|integral| integral / covered as f64).into()
         }
-        Agg::Slope => slope(&doubles()?, contributions).into(),
+        Agg::Slope => slope(&sample()?).into(),
         Agg::Ewm { alpha } => {
             let keep = 1.0 - alpha.get();
             let (mut total, mut weight) = (0.0, 0.0);
@@ -110,11 +131,6 @@ pub(crate) fn fold(
         }
         Agg::Custom(_) => return Err(FoldError::Type),
     })
-}
-
-/// Added from the first to the last, so that a single -0 stays -0.
-fn sum(values: impl IntoIterator<Item = f64>) -> f64 {
-    values.into_iter().reduce(|a, b| a + b).unwrap_or(0.0)
 }
 
 /// Integers, bools and durations as exact numbers.
@@ -162,39 +178,20 @@ fn best(op: BinaryOp, contributions: &[Contribution]) -> &Contribution {
         .expect("a fold has contributions")
 }
 
-/// Welford's one pass.
-fn variance(values: &[f64], ddof: u32) -> Option<f64> {
-    let (mut mean, mut squares) = (0.0, 0.0);
-    for (i, v) in values.iter().enumerate() {
-        let d = v - mean;
-        mean += d / (i + 1) as f64;
-        squares += d * (v - mean);
-    }
-    (values.len() > ddof as usize).then(|| squares / (values.len() as f64 - f64::from(ddof)))
+fn variance(moments: Option<Moments>, ddof: u32) -> Option<f64> {
+    let Moments { n, m2, .. } = moments?;
+    (n > f64::from(ddof)).then(|| m2 / (n - f64::from(ddof)))
 }
 
-/// Means of the second, third and fourth powers of the deviations from the mean.
-fn central_moments(values: &[f64]) -> [f64; 3] {
-    let n = values.len() as f64;
-    let mean = sum(values.iter().copied()) / n;
-    let moment = |power: fn(f64) -> f64| sum(values.iter().map(|v| power(v - mean))) / n;
-    [
-        moment(|d| d * d),
-        moment(|d| d * d * d),
-        moment(|d| (d * d) * (d * d)),
-    ]
-}
-
-fn skew(values: &[f64], bias: bool) -> Option<f64> {
-    let n = values.len() as f64;
-    if !bias && values.len() < 3 {
+fn skew(moments: Option<Moments>, bias: bool) -> Option<f64> {
+    let Moments { n, m2, m3, .. } = moments?;
+    if !bias && n < 3.0 {
         return None;
     }
-    let [m2, m3, _] = central_moments(values);
     if m2 == 0.0 {
         return Some(f64::NAN);
     }
-    let biased = m3 / (m2 * libm::sqrt(m2));
+    let biased = (m3 / n) / ((m2 / n) * libm::sqrt(m2 / n));
     Some(if bias {
         biased
     } else {
@@ -202,16 +199,15 @@ fn skew(values: &[f64], bias: bool) -> Option<f64> {
     })
 }
 
-fn kurtosis(values: &[f64], fisher: bool, bias: bool) -> Option<f64> {
-    let n = values.len() as f64;
-    if !bias && values.len() < 4 {
+fn kurtosis(moments: Option<Moments>, fisher: bool, bias: bool) -> Option<f64> {
+    let Moments { n, m2, m4, .. } = moments?;
+    if !bias && n < 4.0 {
         return None;
     }
-    let [m2, _, m4] = central_moments(values);
     if m2 == 0.0 {
         return Some(f64::NAN);
     }
-    let pearson = m4 / (m2 * m2);
+    let pearson = (m4 / n) / ((m2 / n) * (m2 / n));
     Some(match (bias, fisher) {
         (true, true) => pearson - 3.0,
         (true, false) => pearson,
@@ -223,8 +219,9 @@ fn kurtosis(values: &[f64], fisher: bool, bias: bool) -> Option<f64> {
     })
 }
 
-fn rms(values: &[f64]) -> f64 {
-    libm::sqrt(sum(values.iter().map(|v| v * v)) / values.len() as f64)
+fn rms(values: &[(Place, f64)]) -> f64 {
+    let squares = values.iter().map(|(place, v)| (*place, v * v));
+    libm::sqrt(sum(squares).unwrap_or(0.0) / values.len() as f64)
 }
 
 // The midpoint is defined as the operation that every backend has, overflow included.
@@ -268,29 +265,28 @@ fn mode(contributions: &[Contribution]) -> Value {
     contributions[*first].value.clone()
 }
 
-fn integral(values: &[f64], contributions: &[Contribution]) -> f64 {
-    sum(values
-        .iter()
-        .zip(contributions)
-        .map(|(v, c)| v * c.length()))
+/// Events that an edge of the window clips have no place: how much of them counts changes from window to window, and what
+/// whole events add up to does not.
+fn integral(values: &[f64], contributions: &[Contribution]) -> Option<f64> {
+    let (mut left, mut whole, mut right) = (None, Vec::new(), None);
+    for (v, c) in values.iter().zip(contributions) {
+        let area = v * c.length() as f64;
+        if c.event.start < c.clipped.start {
+            left = either_or_sum(left, Some(area));
+        } else if c.event.end > c.clipped.end {
+            right = either_or_sum(right, Some(area));
+        } else {
+            whole.push((c.place, area));
+        }
+    }
+    either_or_sum(either_or_sum(left, sum(whole)), right)
 }
 
-/// Least squares against the ends, counted from the first one.
-fn slope(values: &[f64], contributions: &[Contribution]) -> Option<f64> {
-    let n = values.len() as f64;
-    let origin = i128::from(contributions[0].event_end);
-    let x: Vec<f64> = contributions
-        .iter()
-        .map(|c| (i128::from(c.event_end) - origin) as f64)
-        .collect();
-    let x_mean = sum(x.iter().copied()) / n;
-    let v_mean = sum(values.iter().copied()) / n;
-    let covariance = sum(x
-        .iter()
-        .zip(values)
-        .map(|(x, v)| (x - x_mean) * (v - v_mean)));
-    let variance = sum(x.iter().map(|x| (x - x_mean) * (x - x_mean)));
-    (variance != 0.0).then(|| covariance / variance)
+fn either_or_sum(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a + b),
+        (a, b) => a.or(b),
+    }
 }
 
 #[cfg(test)]
@@ -300,15 +296,30 @@ mod tests {
     use super::*;
     use QuantileMethod::*;
 
-    /// Points at the given ends, or one after the other from 1.
+    /// Points one after the other from 1, all in the late part.
     fn points<T: Into<Value> + Clone>(values: &[T]) -> Vec<Contribution> {
-        let contribution = |(i, value): (usize, &T)| Contribution {
-            value: value.clone().into(),
-            start: i as i64,
-            end: i as i64 + 1,
-            event_end: i as i64 + 1,
+        let contribution = |(i, value): (usize, &T)| {
+            let span = Span::new(i as i64, i as i64 + 1);
+            Contribution {
+                value: value.clone().into(),
+                event: span,
+                clipped: span,
+                place: Place::late(i as i128),
+            }
         };
         values.iter().enumerate().map(contribution).collect()
+    }
+
+    /// Points as of [`points`], of which the first ones are the early part.
+    fn split<T: Into<Value> + Clone>(early: &[T], late: &[T]) -> Vec<Contribution> {
+        let mut contributions = points(&[early, late].concat());
+        for (i, c) in contributions.iter_mut().enumerate() {
+            c.place = match early.len().checked_sub(i + 1) {
+                Some(backward) => Place::early(backward as i128),
+                None => Place::late((i - early.len()) as i128),
+            };
+        }
+        contributions
     }
 
     #[track_caller]
@@ -338,13 +349,67 @@ mod tests {
         }
     }
 
+    // 1e16 + 1 rounds to 1e16, 1e16 + 2 does not round.
+    const BIG: f64 = 1e16;
+
     #[test]
-    fn sums_of_floats_go_from_first_to_last() {
+    fn eight_floats_are_added_as_a_tree() {
         check_float(Agg::Sum, &[1e100, 1.0, -1e100], 0.0);
         check_float(Agg::Sum, &[-0.0], -0.0);
+        check_float(Agg::Sum, &[f64::INFINITY, 1.0], f64::INFINITY);
         check_float(Agg::Mean, &SAMPLE, 5.0);
         check_float(Agg::Product, &SAMPLE, 1600.0);
-        check_float(Agg::Sum, &[f64::INFINITY, 1.0], f64::INFINITY);
+        // ((B + 1) + (1 + 1)) + ((1 + 1) + (1 + 1)); one by one it would stay B.
+        let mut eight = vec![1.0; 8];
+        eight[0] = BIG;
+        check_float(Agg::Sum, &eight, BIG + 6.0);
+        check_float(Agg::Mean, &eight, (BIG + 6.0) / 8.0);
+        // ((1 + 1) + (1 + B)) + 4: the one beside B is lost.
+        eight.swap(0, 3);
+        check_float(Agg::Sum, &eight, BIG + 6.0);
+        // Pairs first: of two tiny ones the product is 0, of a tiny and a huge one it is 1.
+        let (tiny, huge) = (f64::MIN_POSITIVE, 1.0 / f64::MIN_POSITIVE);
+        check_float(Agg::Product, &[tiny, huge, tiny, huge], 1.0);
+        check_float(Agg::Product, &[tiny, tiny, huge, huge], NAN);
+    }
+
+    #[test]
+    fn groups_of_eight_are_added_from_the_split_on() {
+        // B, then a group of eight ones, then a single one: (B + 8) + 1 = B + 8, for 9 is odd and ties go to even.
+        let mut values = vec![0.0; 7];
+        values.insert(0, BIG);
+        values.extend([1.0; 9]);
+        check_float(Agg::Sum, &values, BIG + 8.0);
+        // One place further they are 7 and 2, and B + 7 is rounded to B + 8.
+        values.insert(1, 0.0);
+        check_float(Agg::Sum, &values, (BIG + 8.0) + 2.0);
+        // The early part counts backward: B is its ninth place, so a group of its own behind eight ones.
+        let early = [&[BIG][..], &[1.0; 8]].concat();
+        check(Agg::Sum, &split(&early, &[]), &DType::F64, BIG + 8.0);
+        // early (B + 8) and late (1) meet last.
+        check(Agg::Sum, &split(&early, &[1.0]), &DType::F64, BIG + 8.0);
+        // Two late ones meet each other first.
+        check(
+            Agg::Sum,
+            &split(&early, &[1.0, 1.0]),
+            &DType::F64,
+            BIG + 10.0,
+        );
+    }
+
+    #[test]
+    fn absent_contributions_hold_their_place() {
+        let mut contributions = points(&[BIG, 1.0, 1.0]);
+        check(Agg::Sum, &contributions, &DType::F64, BIG); // (B + 1) + 1
+        contributions[1].place = Place::late(2);
+        contributions[2].place = Place::late(3);
+        check(Agg::Sum, &contributions, &DType::F64, BIG + 2.0); // (B + φ) + (1 + 1)
+        contributions[2].place = Place::late(8);
+        check(Agg::Sum, &contributions, &DType::F64, BIG); // (B + 1) + 1
+        contributions[0].place = Place::late(-9);
+        contributions[1].place = Place::late(-8);
+        contributions[2].place = Place::late(-1);
+        check(Agg::Sum, &contributions, &DType::F64, BIG + 2.0); // B + (1 + … + 1)
     }
 
     #[test]
@@ -370,6 +435,16 @@ mod tests {
         );
         check(Agg::Product, &points(&[u64::MAX, 1]), &DType::U64, u64::MAX);
         check(Agg::Mean, &points(&[1i64, 2]), &DType::F64, 1.5);
+        // 3·(2^63 - 1) and -3 are added exactly, and rounded once.
+        let mean = [i64::MAX, i64::MAX, i64::MAX, -3];
+        let total = (3 * (i128::from(i64::MAX) - 1)) as f64;
+        check(Agg::Mean, &points(&mean), &DType::F64, total / 4.0);
+        check(
+            Agg::Mean,
+            &points(&[1i64 << 53, 1, 1]),
+            &DType::F64,
+            ((1i64 << 53) + 2) as f64 / 3.0,
+        );
     }
 
     #[test]
@@ -388,7 +463,7 @@ mod tests {
     #[test]
     fn arg_min_is_the_end_of_the_whole_event() {
         let mut clipped = points(&[1.0]);
-        clipped[0].event_end = 9;
+        clipped[0].event.end = 9;
         check(Agg::ArgMin, &clipped, &DType::Timestamp(Unit::Second), 9);
     }
 
@@ -432,6 +507,96 @@ mod tests {
         check_float(Agg::Var { ddof: 1 }, &[3.0], Value::Null);
         check_float(Agg::Var { ddof: 0 }, &[3.0], 0.0);
         check_float(Agg::Std { ddof: 5 }, &SAMPLE, Value::Null);
+    }
+
+    #[test]
+    fn the_variance_of_equal_values_is_zero() {
+        for v in [0.1, 1e300, -1e-300, 1e12 + 0.1] {
+            for (early, late) in [(0, 1), (0, 23), (23, 0), (9, 30), (30, 9)] {
+                let contributions = split(&vec![v; early], &vec![v; late]);
+                check(Agg::Var { ddof: 0 }, &contributions, &DType::F64, 0.0);
+                check(Agg::Skew { bias: true }, &contributions, &DType::F64, NAN);
+            }
+        }
+        check_float(Agg::Var { ddof: 0 }, &[f64::INFINITY, 1.0], NAN);
+    }
+
+    #[test]
+    fn variance_and_slope_merge_their_parts() {
+        // Early 2 4 from 4: n 2, mean 3, q 2. Late 4 5 10 from 4: s1 7, s2 37.
+        let contributions = split(&SAMPLE[..2], &SAMPLE[2..]);
+        let late = 37.0 - 7.0 * (7.0 / 3.0);
+        let delta = (4.0 - 4.0) + (7.0 / 3.0 - -1.0);
+        let q = (2.0 + late) + delta * delta * (6.0 / 5.0);
+        check(Agg::Var { ddof: 0 }, &contributions, &DType::F64, q / 5.0);
+        assert!((q - 36.0f64).abs() < 1e-13);
+        // Ends 1 2 | 3 4 5. Early from (2, 4): x -1 0, v -2 0: cxx 0.5, cxv 1. Late from (3, 4): x 0 1 2, v 0 1 6: cxx 2, cxv 6.
+        let dx = 1.0 + (1.0 - -0.5);
+        let dv = (4.0 - 4.0) + (7.0 / 3.0 - -1.0);
+        let late = 13.0 - 3.0 * (7.0 / 3.0);
+        let (cxx, cxv) = ((0.5 + 2.0) + dx * dx * 1.2, (1.0 + late) + dx * dv * 1.2);
+        check(Agg::Slope, &contributions, &DType::F64, cxv / cxx);
+        assert!((cxv / cxx - 1.7f64).abs() < 1e-15); // Σ(x-3)(v-5) = 17, Σ(x-3)² = 10
+    }
+
+    /// Numbers below 1024 that look random.
+    fn noise(count: usize) -> Vec<i64> {
+        let mut seed = 7u64;
+        let mut next = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005);
+            seed = seed.wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 54) as i64
+        };
+        (0..count).map(|_| next()).collect()
+    }
+
+    fn float(agg: Agg, contributions: &[Contribution]) -> f64 {
+        match fold(agg, contributions, &DType::F64) {
+            Ok(Value::Float(v)) => v,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn variance_far_from_zero_is_that_of_exact_numbers() {
+        for (early, late) in [(0, 2), (2, 1), (0, 100), (37, 300), (300, 37), (100, 0)] {
+            let noise = noise(early + late);
+            let values: Vec<f64> = noise.iter().map(|r| 1e12 + *r as f64).collect();
+            let contributions = split(&values[..early], &values[early..]);
+            let n = noise.len() as i64;
+            let (sum, squares): (i64, i64) =
+                (noise.iter().sum(), noise.iter().map(|r| r * r).sum());
+            let exact = (n * squares - sum * sum) as f64 / (n * (n - 1)) as f64;
+            let found = float(Agg::Var { ddof: 1 }, &contributions);
+            assert!((found / exact - 1.0).abs() < 1e-12, "{found}, not {exact}");
+        }
+    }
+
+    #[test]
+    fn skew_and_kurtosis_are_those_of_two_passes() {
+        for (early, late) in [(0, 5), (3, 2), (0, 100), (37, 300), (300, 37), (100, 0)] {
+            let values: Vec<f64> = noise(early + late)
+                .iter()
+                .map(|r| 1e3 + (*r as f64 / 100.0).exp2())
+                .collect();
+            let contributions = split(&values[..early], &values[early..]);
+            let n = values.len() as f64;
+            let mean = values.iter().sum::<f64>() / n;
+            let moment = |k: i32| values.iter().map(|v| (v - mean).powi(k)).sum::<f64>() / n;
+            let skew = moment(3) / moment(2).powf(1.5);
+            let kurtosis = moment(4) / moment(2).powi(2);
+            let pearson = Agg::Kurtosis {
+                fisher: false,
+                bias: true,
+            };
+            let found = float(Agg::Skew { bias: true }, &contributions);
+            assert!((found / skew - 1.0).abs() < 1e-10, "{found}, not {skew}");
+            let found = float(pearson, &contributions);
+            assert!(
+                (found / kurtosis - 1.0).abs() < 1e-10,
+                "{found}, not {kurtosis}"
+            );
+        }
     }
 
     #[test]
@@ -501,9 +666,38 @@ mod tests {
     #[test]
     fn time_weighted_reductions_use_the_clipped_length() {
         let mut contributions = points(&[2.0, 6.0]);
-        contributions[0].start = -2; // (-2, 1] and (1, 2]
+        contributions[0].event.start = -9;
+        contributions[0].clipped.start = -2; // (-2, 1] and (1, 2]
         check(Agg::Integral, &contributions, &DType::F64, 12.0); // 2·3 + 6·1
         check(Agg::Twa, &contributions, &DType::F64, 3.0); // 12 / 4
+    }
+
+    #[test]
+    fn events_that_an_edge_clips_are_added_outside_of_the_places() {
+        // The left event, three whole ones, two that reach beyond the right edge.
+        let mut contributions = points(&[BIG, 1.0, 1.0, 1.0, 1.0, 1.0]);
+        contributions[0].event.start = -1;
+        contributions[4].event.end = 99;
+        contributions[5].event.end = 99;
+        // (B + ((φ + 1) + (1 + 1))) + (1 + 1), where B + 3 is rounded to B + 4.
+        check(Agg::Integral, &contributions, &DType::F64, BIG + 6.0);
+        check(Agg::Twa, &contributions, &DType::F64, (BIG + 6.0) / 6.0);
+        check(Agg::Sum, &contributions, &DType::F64, BIG + 4.0); // ((B + 1) + (1 + 1)) + (1 + 1)
+        // Clipped on both sides it is left.
+        contributions[0].event.end = 99;
+        check(Agg::Integral, &contributions, &DType::F64, BIG + 6.0);
+        check(Agg::Integral, &contributions[4..], &DType::F64, 2.0);
+        check(Agg::Integral, &contributions[..1], &DType::F64, BIG);
+        // Lengths are added exactly, and rounded once.
+        let mut long = points(&[0.0, 1.0, 1.0]);
+        long[0].clipped.start = -(1 << 53);
+        long[0].event.start = -(1 << 53);
+        check(
+            Agg::Twa,
+            &long,
+            &DType::F64,
+            2.0 / ((1i64 << 53) + 4) as f64,
+        );
     }
 
     #[test]
@@ -511,13 +705,13 @@ mod tests {
         let mut contributions = points(&SAMPLE);
         for (c, end) in contributions.iter_mut().zip([1, 2, 4, 7, 11]) {
             // Far from zero: only differences count.
-            c.event_end = 1_700_000_000_000_000_000 + end;
+            c.event.end = 1_700_000_000_000_000_000 + end;
         }
         // x = 0 1 3 6 10, mean 4: Σ(x-4)(v-5) = 46, Σ(x-4)² = 66
         check(Agg::Slope, &contributions, &DType::F64, 46.0 / 66.0);
         check_float(Agg::Slope, &[1.0], Value::Null);
         let mut same_end = points(&[1.0, 2.0]);
-        same_end[1].event_end = 1;
+        same_end[1].event.end = 1;
         check(Agg::Slope, &same_end, &DType::F64, Value::Null);
     }
 

@@ -17,13 +17,15 @@ pub trait Id: Copy + Eq {
     fn index(self) -> usize;
 }
 
-macro_rules! id {
+/// Defines an index type, with the letter that stands before the number when it is printed for debugging.
+#[macro_export]
+macro_rules! define_id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(u32);
 
-        impl Id for $name {
+        impl $crate::Id for $name {
             fn new(index: usize) -> Self {
                 Self(u32::try_from(index).expect("an arena holds at most 2^32 entities"))
             }
@@ -32,35 +34,35 @@ macro_rules! id {
             }
         }
 
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 write!(f, concat!($prefix, "{}"), self.0)
             }
         }
     };
 }
 
-id!(
+define_id!(
     /// A stream: an input or a temporal expression.
     StreamId,
     "s"
 );
-id!(
+define_id!(
     /// A scalar expression node.
     ExprId,
     "e"
 );
-id!(
+define_id!(
     /// A variable bound by `let` or by a reducer's parameter list.
     VarId,
     "v"
 );
-id!(
+define_id!(
     /// A declared external function.
     FuncId,
     "f"
 );
-id!(
+define_id!(
     /// A user-defined reduction.
     ReducerId,
     "r"

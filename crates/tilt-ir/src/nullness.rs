@@ -11,6 +11,15 @@ use crate::{
     types::{DType, Scalar},
 };
 
+/// Whether an expression is φ whenever everything it reads is φ (reads in maps and windows without beginning aside, which do not count).
+pub fn is_strict(program: &Program, root: ExprId) -> bool {
+    strict_in(program, root, &|_, expr| match expr {
+        Expr::At { .. } | Expr::Hold { .. } | Expr::Prev { .. } | Expr::Edge { .. } => true,
+        Expr::Reduce { window, .. } => matches!(window.bounds, Bounds::Time { lo: Some(_), .. }),
+        _ => false,
+    })
+}
+
 /// Whether `root` is φ whenever every node for which `target` holds is φ. Maps of reductions are not looked into.
 pub(crate) fn strict_in(
     program: &Program,

@@ -53,5 +53,6 @@
 
 pub use tilt_data as data;
 pub use tilt_data::arrow;
+pub use tilt_exec::{Backend, Compiled, Error, Query, RunOptions};
 pub use tilt_interp as interp;
 pub use tilt_ir as ir;

@@ -111,12 +111,13 @@ fn moving_the_input_moves_the_output() {
     };
     let here = moved(0);
     assert!(here.contains(']'));
+    // Multiples of the grid's period and of the windows' lengths, at which windows are split.
     for by in [
-        10,
-        -10,
-        1_700_000_000_000_000_000,
-        (1 << 62) / 10 * 10,
-        -(1 << 62) / 10 * 10,
+        60,
+        -60,
+        1_700_000_000_000_000_000 / 60 * 60,
+        (1 << 62) / 60 * 60,
+        -(1 << 62) / 60 * 60,
     ] {
         assert_eq!(moved(by), here, "moved by {by}");
     }

@@ -70,9 +70,11 @@ fn reductions(program: &Program, body: ExprId) -> HashMap<Folded, HashSet<Agg>> 
     found
 }
 
-/// The states a reduction needs, as far as another reduction could share them.
-fn states(agg: Agg) -> &'static [State] {
+/// The states a reduction of floats, or of others, needs, as far as another reduction could share them.
+fn states(agg: Agg, floats: bool) -> &'static [State] {
     match agg {
+        // The total of others has more than 64 bits, so their `sum` can fail where their mean does not.
+        Agg::Mean if !floats => &[],
         Agg::Mean => &[State::Sum, State::Len],
         Agg::Sum => &[State::Sum],
         Agg::Len => &[State::Len],
@@ -98,10 +100,11 @@ fn share_states(program: &mut Program) -> bool {
     for id in streams {
         let body = temporal_body(program, id);
         let found = reductions(program, body);
-        let shared = |folded: &Folded, agg: Agg| {
+        let shared = |folded: &Folded, agg: Agg, floats: bool| {
+            let needed = states(agg, floats);
             found.get(folded).is_some_and(|aggs| {
                 aggs.iter().any(|other| {
-                    *other != agg && states(*other).iter().any(|s| states(agg).contains(s))
+                    *other != agg && states(*other, floats).iter().any(|s| needed.contains(s))
                 })
             })
         };
@@ -110,7 +113,11 @@ fn share_states(program: &mut Program) -> bool {
                 return None;
             };
             let folded = (*window, map.map(|map| program.expr(map).clone()));
-            (place == Place::Body && shared(&folded, *agg))
+            let floats = match map {
+                Some(map) => program.dtype(*map).is_float(),
+                None => program.stream_dtype(window.stream).is_float(),
+            };
+            (place == Place::Body && shared(&folded, *agg, floats))
                 .then(|| by_states(program, *agg, *window, *map))?
         });
         if new != body {
@@ -129,14 +136,7 @@ fn by_states(
 ) -> Option<ExprId> {
     match agg {
         Agg::Mean => {
-            // Floats are summed in double as they are, which is the same as `sum`.
-            let value = value(program, window, map);
-            let sum_map = if program.dtype(value).is_float() {
-                map
-            } else {
-                Some(add(program, Expr::Cast(value, DType::F64)))
-            };
-            let sum = reduce(program, Agg::Sum, window, sum_map);
+            let sum = reduce(program, Agg::Sum, window, map);
             let count = count(program, window, map);
             Some(add(program, Expr::Binary(BinaryOp::Div, sum, count)))
         }

@@ -1,0 +1,90 @@
+//! Keyed windows over dense keys, in private arrays.
+
+/// Rows of a keyed tumbling window.
+#[derive(Default)]
+pub(crate) struct Groups {
+    /// Ends of windows.
+    pub(crate) ends: Vec<i64>,
+    /// Keys that occur, in order.
+    pub(crate) keys: Vec<i32>,
+    /// Their results.
+    pub(crate) values: Vec<i64>,
+}
+
+impl Groups {
+    fn clear(&mut self) {
+        self.ends.clear();
+        self.keys.clear();
+        self.values.clear();
+    }
+
+    fn push(&mut self, end: i64, key: usize, value: i64) {
+        self.ends.push(end);
+        self.keys.push(key as i32);
+        self.values.push(value);
+    }
+}
+
+/// The rows of each tumbling window that is not empty, with its end.
+fn windows(stamps: &[i64], window: i64, mut body: impl FnMut(i64, std::ops::Range<usize>)) {
+    let mut begin = 0;
+    while begin < stamps.len() {
+        let end = (stamps[begin] - 1).div_euclid(window) * window + window;
+        let rows = begin..begin + stamps[begin..].partition_point(|t| *t <= end);
+        begin = rows.end;
+        body(end, rows);
+    }
+}
+
+/// How many rows have `kind` 0, for each key and window. `counts` has a zero for every key, before and after.
+pub(crate) fn count(
+    stamps: &[i64],
+    keys: &[i32],
+    kinds: &[i32],
+    window: i64,
+    counts: &mut [i64],
+    out: &mut Groups,
+) {
+    out.clear();
+    windows(stamps, window, |end, rows| {
+        for (key, kind) in keys[rows.clone()].iter().zip(&kinds[rows]) {
+            counts[*key as usize] += i64::from(*kind == 0);
+        }
+        for (key, count) in counts.iter_mut().enumerate() {
+            if *count > 0 {
+                out.push(end, key, *count);
+                *count = 0;
+            }
+        }
+    });
+}
+
+/// The sum of the values of rows with `kind` 0, for each key and window. `sums` has zeros (sum and count) for every key,
+/// before and after.
+pub(crate) fn sum(
+    stamps: &[i64],
+    (keys, kinds, values): (&[i32], &[i32], &[i64]),
+    window: i64,
+    sums: &mut [(i64, i64)],
+    out: &mut Groups,
+) {
+    out.clear();
+    windows(stamps, window, |end, rows| {
+        let columns = keys[rows.clone()]
+            .iter()
+            .zip(&kinds[rows.clone()])
+            .zip(&values[rows]);
+        for ((key, kind), value) in columns {
+            let pass = i64::from(*kind == 0);
+            let (sum, count) = &mut sums[*key as usize];
+            *sum += *value * pass;
+            *count += pass;
+        }
+        for (key, group) in sums.iter_mut().enumerate() {
+            if group.1 > 0 {
+                out.push(end, key, group.0);
+                *group = (0, 0);
+            }
+        }
+    });
+}

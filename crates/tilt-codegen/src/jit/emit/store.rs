@@ -1,0 +1,221 @@
+//! Loops that store columns.
+
+use super::{
+    Emitter, Value,
+    memory::{Group, Live, Shape},
+    scalar,
+};
+use crate::lir::{LANES, Store, Ty};
+
+/// Groups whose bits are written at once.
+const QUAD: usize = 4;
+
+/// Bodies longer than this are not copied for the sake of their stores.
+const LONG: usize = 64;
+
+impl Emitter<'_> {
+    /// Eight rows an iteration, or first four times eight where bits are stored: a byte written after each vector halves the speed of stores
+    /// that miss the first cache.
+    pub(super) fn store_eight(&mut self, columns: &[Store], streaming: bool) {
+        let bits = !self.bit_columns(columns).is_empty();
+        let (before, start) = if bits && self.lp.values.len() <= LONG {
+            self.store_quads(columns, streaming);
+            ("rest", "%quads")
+        } else {
+            ("entry", "0")
+        };
+        let some = self.def(format_args!("icmp ult i64 {start}, %rows"));
+        self.branch(&some, "loop", "exit");
+        self.label("loop");
+        self.line(format_args!(
+            "  %i = phi i64 [ {start}, %{before} ], [ %next, %loop ]"
+        ));
+        let group = Group {
+            base: "%i".to_owned(),
+            shape: Shape::Aligned,
+            live: Some(self.rows_below_end("%i")),
+        };
+        self.store_groups(columns, streaming, &[group]);
+        self.line("  %next = add nuw i64 %i, 8");
+        let more = self.def("icmp ult i64 %next, %rows");
+        self.branch(&more, "loop", "exit");
+        self.label("exit");
+        if streaming {
+            // Streaming stores obey no order of their own.
+            self.line("  fence seq_cst");
+        }
+    }
+
+    /// The loop over `%quads` rows, a multiple of 32. Goes on in the block `rest`.
+    fn store_quads(&mut self, columns: &[Store], streaming: bool) {
+        self.line("  %quads = and i64 %rows, -32");
+        let some = self.def("icmp ne i64 %quads, 0");
+        self.branch(&some, "quad", "rest");
+        self.label("quad");
+        self.line("  %q = phi i64 [ 0, %entry ], [ %q.next, %quad ]");
+        let groups: Vec<_> = (0..QUAD)
+            .map(|j| Group {
+                base: self.def(format_args!("add nuw i64 %q, {}", j * LANES)),
+                shape: Shape::Aligned,
+                live: None,
+            })
+            .collect();
+        self.store_groups(columns, streaming, &groups);
+        self.line("  %q.next = add nuw i64 %q, 32");
+        let more = self.def("icmp ult i64 %q.next, %quads");
+        self.branch(&more, "quad", "rest");
+        self.label("rest");
+    }
+
+    /// Computes and stores groups that follow each other.
+    fn store_groups(&mut self, columns: &[Store], streaming: bool, groups: &[Group]) {
+        let bodies: Vec<_> = groups.iter().map(|group| self.body(group)).collect();
+        let first = &groups[0].base;
+        for (k, column) in columns.iter().enumerate() {
+            self.check_target(k, first, groups.len() * LANES, 0);
+            let out = format!("%out.{k}");
+            match self.lp.ty(column.value) {
+                Ty::Bool => {
+                    let bits: Vec<_> = bodies.iter().map(|body| &body[column.value]).collect();
+                    self.store_bits(&out, first, &bits);
+                }
+                ty => {
+                    for (group, body) in groups.iter().zip(&bodies) {
+                        let value = &body[column.value];
+                        self.store_vector(ty, &out, &group.base, value, streaming);
+                    }
+                }
+            }
+            if let Some(valid) = column.valid {
+                let bits: Vec<_> = bodies.iter().map(|body| &body[valid]).collect();
+                self.store_bits(&format!("%outvalid.{k}"), first, &bits);
+            }
+        }
+    }
+
+    /// The lanes from row `base` on that lie before the end; the first always does.
+    pub(super) fn rows_below_end(&mut self, base: &str) -> Live {
+        let rows = self.rows_from(base);
+        let end = self.splat("%rows", Ty::I64);
+        let mask = self.def(format_args!("icmp ult <8 x i64> {rows}, {end}"));
+        Live { mask, anchor: 0 }
+    }
+
+    /// Eight elements, not bools.
+    pub(super) fn store_vector(
+        &mut self,
+        ty: Ty,
+        base: &str,
+        row: &str,
+        value: &str,
+        streaming: bool,
+    ) {
+        let at = self.element(scalar(ty), base, row);
+        let (align, hint) = if streaming {
+            (ty.bytes() * LANES, ", !nontemporal !5")
+        } else {
+            (ty.bytes(), "")
+        };
+        let (full, alias) = (self.ty(ty), self.writes());
+        self.line(format_args!(
+            "  store {full} {value}, ptr {at}, align {align}{hint}{alias}"
+        ));
+    }
+
+    /// The bits of one or four groups, the first row being a multiple of eight.
+    fn store_bits(&mut self, base: &str, row: &str, groups: &[&str]) {
+        let width = groups.len() * LANES;
+        let mut word: Option<Value> = None;
+        for (j, bits) in groups.iter().enumerate() {
+            let mut part = self.def(format_args!("bitcast <8 x i1> {bits} to i8"));
+            if width > LANES {
+                part = self.def(format_args!("zext i8 {part} to i{width}"));
+                part = self.def(format_args!("shl i{width} {part}, {}", j * LANES));
+            }
+            word = Some(match word {
+                Some(word) => self.def(format_args!("or i{width} {word}, {part}")),
+                None => part,
+            });
+        }
+        self.write_bits(base, row, width, &word.unwrap_or_default());
+    }
+
+    fn write_bits(&mut self, base: &str, row: &str, width: usize, word: &str) {
+        let at = self.byte_of(base, row);
+        let alias = self.writes();
+        self.line(format_args!(
+            "  store i{width} {word}, ptr {at}, align 1{alias}"
+        ));
+    }
+
+    /// One row an iteration; what it stores, later rows may read.
+    pub(super) fn store_one(&mut self, columns: &[Store]) {
+        let some = self.def("icmp ne i64 %rows, 0");
+        self.branch(&some, "loop", "exit");
+        self.label("loop");
+        self.line("  %i = phi i64 [ 0, %entry ], [ %next, %loop ]");
+        // Bits of the current byte, so that a row writes it without reading it.
+        for name in self.bit_columns(columns) {
+            self.line(format_args!(
+                "  %{name} = phi i8 [ 0, %entry ], [ %{name}.next, %loop ]"
+            ));
+        }
+        let group = Group {
+            base: "%i".to_owned(),
+            shape: Shape::Single,
+            live: None,
+        };
+        let body = self.body(&group);
+        let position = self.def("trunc i64 %i to i8");
+        let position = self.def(format_args!("and i8 {position}, 7"));
+        for (k, column) in columns.iter().enumerate() {
+            self.check_target(k, "%i", 1, 0);
+            let out = format!("%out.{k}");
+            match self.lp.ty(column.value) {
+                Ty::Bool => {
+                    self.store_bit(&format!("bits.{k}"), &out, &position, &body[column.value]);
+                }
+                ty => {
+                    let at = self.element(scalar(ty), &out, "%i");
+                    let (value, align) = (&body[column.value], ty.bytes());
+                    self.line(format_args!(
+                        "  store {} {value}, ptr {at}, align {align}",
+                        scalar(ty)
+                    ));
+                }
+            }
+            if let Some(valid) = column.valid {
+                let out = format!("%outvalid.{k}");
+                self.store_bit(&format!("valid.{k}"), &out, &position, &body[valid]);
+            }
+        }
+        self.line("  %next = add nuw i64 %i, 1");
+        let more = self.def("icmp ult i64 %next, %rows");
+        self.branch(&more, "loop", "exit");
+        self.label("exit");
+    }
+
+    /// The names of the accumulators of bits.
+    fn bit_columns(&self, columns: &[Store]) -> Vec<String> {
+        let mut names = Vec::new();
+        for (k, column) in columns.iter().enumerate() {
+            if self.lp.ty(column.value) == Ty::Bool {
+                names.push(format!("bits.{k}"));
+            }
+            if column.valid.is_some() {
+                names.push(format!("valid.{k}"));
+            }
+        }
+        names
+    }
+
+    /// Adds the row's bit to an accumulator and writes that.
+    fn store_bit(&mut self, accumulator: &str, base: &str, position: &str, bit: &str) {
+        let start = self.def(format_args!("icmp eq i8 {position}, 0"));
+        let kept: Value = self.def(format_args!("select i1 {start}, i8 0, i8 %{accumulator}"));
+        let bit = self.def(format_args!("zext i1 {bit} to i8"));
+        let bit = self.def(format_args!("shl i8 {bit}, {position}"));
+        self.line(format_args!("  %{accumulator}.next = or i8 {kept}, {bit}"));
+        self.write_bits(base, "%i", LANES, &format!("%{accumulator}.next"));
+    }
+}

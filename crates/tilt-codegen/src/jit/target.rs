@@ -1,0 +1,104 @@
+//! The machine that code is compiled for.
+
+use std::sync::{Once, OnceLock};
+
+use inkwell::{
+    OptimizationLevel,
+    targets::{CodeModel, InitializationConfig, RelocMode, Target, TargetMachine},
+};
+
+use super::JitError;
+
+/// A CPU as LLVM names it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Cpu {
+    /// The model.
+    pub(super) name: String,
+    /// What it has and has not, as `+avx2,-sse4a`. A name alone promises what a virtual machine may hide.
+    pub(super) features: String,
+}
+
+impl Cpu {
+    /// This host, or the CPU that the environment variable `TILT_CPU` names (for example `x86-64-v3`).
+    pub(super) fn host() -> &'static Self {
+        static HOST: OnceLock<Cpu> = OnceLock::new();
+        HOST.get_or_init(|| match std::env::var("TILT_CPU") {
+            Ok(name) if !name.is_empty() => Self::named(&name),
+            _ => Self::detect(),
+        })
+    }
+
+    /// A CPU with all that its name promises.
+    pub(super) fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            features: String::new(),
+        }
+    }
+
+    fn detect() -> Self {
+        let name = TargetMachine::get_host_cpu_name();
+        let features = TargetMachine::get_host_cpu_features();
+        Self {
+            name: name.to_string_lossy().into_owned(),
+            features: usable(&features.to_string_lossy(), has_avx512()),
+        }
+    }
+}
+
+/// LLVM asks the CPU, `std` the operating system as well: registers that are not saved must not be used.
+fn has_avx512() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::is_x86_feature_detected!("avx512f");
+    #[cfg(not(target_arch = "x86_64"))]
+    return false;
+}
+
+/// Turns `+avx512..` into `-avx512..` unless it can be used.
+fn usable(features: &str, avx512: bool) -> String {
+    let adapt = |feature: &str| match feature.strip_prefix("+avx512") {
+        Some(rest) if !avx512 => format!("-avx512{rest}"),
+        _ => feature.to_owned(),
+    };
+    let adapted: Vec<_> = features.split(',').map(adapt).collect();
+    adapted.join(",")
+}
+
+/// A code generator for `cpu`. Each compilation has its own: LLVM's may not be shared between threads.
+pub(super) fn machine(cpu: &Cpu, level: OptimizationLevel) -> Result<TargetMachine, JitError> {
+    static INITIALIZED: Once = Once::new();
+    INITIALIZED.call_once(|| {
+        let config = InitializationConfig::default();
+        #[cfg(target_arch = "x86_64")]
+        Target::initialize_x86(&config);
+        #[cfg(target_arch = "aarch64")]
+        Target::initialize_aarch64(&config);
+    });
+    let triple = TargetMachine::get_default_triple();
+    let target =
+        Target::from_triple(&triple).map_err(|error| JitError::Target(error.to_string()))?;
+    target
+        .create_target_machine(
+            &triple,
+            &cpu.name,
+            &cpu.features,
+            level,
+            RelocMode::PIC,
+            CodeModel::Default,
+        )
+        .ok_or_else(|| JitError::Target(format!("no code generator for {}", cpu.name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::usable;
+
+    #[test]
+    fn avx512_needs_the_operating_system() {
+        assert_eq!(
+            usable("+avx2,+avx512f,-sse4a", false),
+            "+avx2,-avx512f,-sse4a"
+        );
+        assert_eq!(usable("+avx2,+avx512f", true), "+avx2,+avx512f");
+    }
+}

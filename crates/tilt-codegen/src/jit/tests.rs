@@ -1,0 +1,7 @@
+//! Kernels against plain computations in Rust.
+
+mod cache;
+mod harness;
+mod reductions;
+mod speed;
+mod stores;

@@ -1,0 +1,36 @@
+//! The executor: compiled queries over pieces of the timeline, in parallel.
+//!
+//! ```text
+//! Query ──compile──▶ Compiled ──run──▶ SnapshotBuffer
+//!            │            │
+//!            │            ├── facts of the data: periodic? φ? overlapping?        facts
+//!            │            ├── plan: stages, locates, ranges, windows, loops       plan, reads, window
+//!            │            └── machine code of the loops                           code (tilt-codegen)
+//!            │
+//!            └── pieces: rows of the output, each with the halo that lineage gives   execute
+//!                  └── a piece: stage by stage, chunk by chunk                        run, range, scan, view
+//! ```
+//!
+//! What loops cannot compute yet is run by the interpreter, and [`Compiled::explain`] says so.
+
+mod code;
+mod cursor;
+mod error;
+mod execute;
+mod explain;
+mod facts;
+mod memory;
+mod merge;
+mod plan;
+mod query;
+mod range;
+mod reads;
+mod run;
+mod scan;
+mod series;
+mod text;
+mod view;
+mod window;
+
+pub use error::Error;
+pub use query::{Backend, Compiled, Query, RunOptions};

@@ -1,0 +1,297 @@
+//! Queries and what they are compiled to.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tilt_codegen::lower::Unsupported;
+use tilt_data::SnapshotBuffer;
+use tilt_interp::Functions;
+use tilt_ir::{DType, Lineage, Overlap, Program, Span, SpanRule, StreamId, optimize, parse, verify};
+
+use crate::{
+    code::Code,
+    error::Error,
+    execute,
+    explain,
+    facts::{AxisFacts, LeafFacts, Regular, SeriesFacts},
+    plan::{self, Plan},
+};
+
+/// A query: a verified program and how to compile it.
+///
+/// ```
+/// use tilt_exec::Query;
+///
+/// let query = Query::parse("query q unit s { input ~x: f64 point  ~y[t] = ~x[t] * 2.0  output ~y }")?;
+/// let compiled = query.compile()?;
+/// assert!(compiled.explain().contains("loop"));
+/// # Ok::<(), tilt_exec::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Query {
+    program: Program,
+    optimize: bool,
+}
+
+impl Query {
+    /// The query of a text.
+    ///
+    /// # Errors
+    /// When the text is no query, or one without a meaning.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        Self::new(parse(text)?)
+    }
+
+    /// The query of a program.
+    ///
+    /// # Errors
+    /// When the program has no meaning.
+    pub fn new(program: Program) -> Result<Self, Error> {
+        verify(&program)?;
+        Ok(Self {
+            program,
+            optimize: true,
+        })
+    }
+
+    /// Whether the passes run; without them every expression is a stage of its own.
+    #[must_use]
+    pub fn optimize(mut self, optimize: bool) -> Self {
+        self.optimize = optimize;
+        self
+    }
+
+    /// The program as given.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Compiles the query for data as it is declared. Data of another shape (with φ, irregular where a period is declared) compile the
+    /// query once more when they are seen first.
+    ///
+    /// # Errors
+    /// None today: what cannot be compiled is interpreted.
+    pub fn compile(self) -> Result<Compiled, Error> {
+        let program = if self.optimize {
+            optimize(&self.program)
+        } else {
+            self.program.clone()
+        };
+        let compiled = Compiled {
+            inner: Arc::new(Inner {
+                lineage: Lineage::new(&program),
+                declared: self.program,
+                program,
+                prepared: Mutex::new(HashMap::new()),
+            }),
+        };
+        let facts = compiled.inner.declared_facts();
+        if let Ok(facts) = facts {
+            compiled.inner.prepare(&facts, Backend::Native);
+        }
+        Ok(compiled)
+    }
+}
+
+/// What runs the loops of a query.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Backend {
+    /// Machine code.
+    #[default]
+    Native,
+    /// The interpreter of loops, which checks every access.
+    Loops,
+    /// The interpreter of programs: the oracle.
+    Interpreter,
+}
+
+/// A compiled query. Cheap to clone; may be run by several threads at once.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) declared: Program,
+    pub(crate) program: Program,
+    pub(crate) lineage: Lineage,
+    prepared: Mutex<HashMap<Shape, Arc<Prepared>>>,
+}
+
+/// What a plan was made for.
+type Shape = (Backend, Vec<(StreamId, SeriesFacts)>);
+
+/// A query ready to run on data of one shape.
+#[derive(Debug)]
+pub(crate) enum Prepared {
+    /// As loops.
+    Loops { plan: Plan, code: Code },
+    /// By the interpreter, and why.
+    Interpreted(String),
+}
+
+impl Inner {
+    pub(crate) fn prepare(
+        &self,
+        facts: &BTreeMap<StreamId, SeriesFacts>,
+        backend: Backend,
+    ) -> Arc<Prepared> {
+        let shape: Shape = (backend, facts.iter().map(|(id, f)| (*id, f.clone())).collect());
+        let known = |prepared: &Mutex<HashMap<Shape, Arc<Prepared>>>| {
+            let prepared = prepared.lock().unwrap_or_else(PoisonError::into_inner);
+            prepared.get(&shape).cloned()
+        };
+        if let Some(prepared) = known(&self.prepared) {
+            return prepared;
+        }
+        let made = Arc::new(self.make(facts, backend));
+        let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(prepared.entry(shape).or_insert(made))
+    }
+
+    fn make(&self, facts: &BTreeMap<StreamId, SeriesFacts>, backend: Backend) -> Prepared {
+        let plan = match plan::plan(&self.program, facts) {
+            Ok(plan) => plan,
+            Err(Unsupported(what)) => return Prepared::Interpreted(what),
+        };
+        let code = match backend {
+            Backend::Native => match Code::compile(&plan.loops) {
+                Ok(code) => code,
+                Err(error) => {
+                    warn_once(&error);
+                    return Prepared::Interpreted(error.to_string());
+                }
+            },
+            _ => Code::Interpreted,
+        };
+        Prepared::Loops { plan, code }
+    }
+
+    /// The facts that the declarations promise.
+    pub(crate) fn declared_facts(&self) -> Result<BTreeMap<StreamId, SeriesFacts>, Unsupported> {
+        let mut all = BTreeMap::new();
+        for (id, input) in self.program.inputs() {
+            let fields: Vec<(String, &DType)> = match &input.dtype {
+                DType::Record(fields) => fields.iter().map(|f| (f.name.clone(), &f.dtype)).collect(),
+                dtype => vec![(input.name.clone(), dtype)],
+            };
+            let mut leaves = Vec::new();
+            for (name, dtype) in fields {
+                leaves.push(LeafFacts {
+                    name,
+                    ty: tilt_codegen::lower::register(dtype)?,
+                    nullable: false,
+                });
+            }
+            let length = match input.span {
+                SpanRule::Point => Some(1),
+                SpanRule::Fixed(d) => Some(d),
+                SpanRule::UntilNext | SpanRule::Interval => None,
+            };
+            let disjoint = input.overlap == Overlap::Disjoint;
+            all.insert(
+                id,
+                SeriesFacts {
+                    axis: AxisFacts {
+                        regular: input.period.filter(|_| length.is_some()).map(|p| Regular::new(p, 0)),
+                        length,
+                        disjoint,
+                        ordered: disjoint || length.is_some(),
+                    },
+                    leaves,
+                    record: matches!(input.dtype, DType::Record(_)),
+                    nullable: false,
+                },
+            );
+        }
+        Ok(all)
+    }
+}
+
+/// Says once that machine code is not available.
+fn warn_once(error: &tilt_codegen::jit::JitError) {
+    static WARNED: std::sync::Once = std::sync::Once::new();
+    WARNED.call_once(|| eprintln!("tilt: {error}; queries are interpreted"));
+}
+
+/// How to run a query.
+#[derive(Clone, Default, Debug)]
+pub struct RunOptions {
+    pub(crate) threads: Option<usize>,
+    pub(crate) span: Option<Span>,
+    pub(crate) part: Option<Span>,
+    pub(crate) piece_rows: Option<usize>,
+    pub(crate) backend: Backend,
+    pub(crate) functions: Functions,
+}
+
+impl RunOptions {
+    /// On how many threads; by default as many as `TILT_THREADS` says or the machine has cores.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads.max(1));
+        self
+    }
+
+    /// The run's span, which must contain every event; by default the hull of the inputs.
+    #[must_use]
+    pub fn span(mut self, span: Span) -> Self {
+        self.span = Some(span);
+        self
+    }
+
+    /// Only the events that end in here.
+    #[must_use]
+    pub fn part(mut self, part: Span) -> Self {
+        self.part = Some(part);
+        self
+    }
+
+    /// How many rows of the output a piece has, about; by default as many as the caches like.
+    #[must_use]
+    pub fn piece_rows(mut self, rows: usize) -> Self {
+        self.piece_rows = Some(rows.max(1));
+        self
+    }
+
+    /// What runs the query.
+    #[must_use]
+    pub fn backend(mut self, backend: Backend) -> Self {
+        self.backend = backend;
+        self
+    }
+
+    /// The external functions.
+    #[must_use]
+    pub fn functions(mut self, functions: Functions) -> Self {
+        self.functions = functions;
+        self
+    }
+}
+
+impl Compiled {
+    /// The output on the given inputs.
+    ///
+    /// # Errors
+    /// When the inputs are not what the query declares, or it has no meaning on them.
+    pub fn run(
+        &self,
+        inputs: &BTreeMap<String, SnapshotBuffer>,
+        options: &RunOptions,
+    ) -> Result<SnapshotBuffer, Error> {
+        execute::run(&self.inner, inputs, options)
+    }
+
+    /// The program after all passes.
+    pub fn program(&self) -> &Program {
+        &self.inner.program
+    }
+
+    /// What the query does when it runs on data as declared: stages, loops, algorithms, lineage.
+    pub fn explain(&self) -> String {
+        explain::explain(&self.inner)
+    }
+}

@@ -1,0 +1,273 @@
+//! Ranges: which positions of the source the window of each row covers.
+
+use std::ops::Range;
+
+use tilt_codegen::{abi::View, lir::{LANES, Ty}};
+use tilt_data::{Spans, Stamps};
+use tilt_ir::Bounds;
+
+use crate::{
+    cursor::{self, Window},
+    memory::Scratch,
+    series::{Axis, Leaf},
+    view,
+    window::RangePlan,
+};
+
+/// A range while a stage runs.
+pub(crate) struct RangeRun<'a> {
+    pub(crate) plan: &'a RangePlan,
+    axis: &'a Axis,
+    source: &'a cursor::Source<'a>,
+    kind: Kind<'a>,
+    rows: Range<usize>,
+    first: Option<&'static mut [u32]>,
+    end: Option<&'static mut [u32]>,
+    split: Option<&'static mut [u32]>,
+}
+
+enum Kind<'a> {
+    /// Row `i` covers the positions from `i + lo` to before `i + hi`, as far as they exist.
+    Steady { lo: i64, hi: i64 },
+    General(Box<Window<'a>>),
+}
+
+impl<'a> RangeRun<'a> {
+    pub(crate) fn new(plan: &'a RangePlan, axis: &'a Axis, source: &'a cursor::Source<'a>) -> Self {
+        let kind = match plan.bounds {
+            Bounds::Ordinal { lo, hi } => Kind::Steady {
+                lo: lo.unwrap_or(i64::MIN / 4).saturating_add(1),
+                hi: hi + 1,
+            },
+            Bounds::Time { lo: Some(lo), hi } if plan.steady => steady(axis, source, lo, hi),
+            Bounds::Time { lo, hi } => Kind::General(Box::new(Window::new(source, lo, hi))),
+        };
+        Self {
+            plan,
+            axis,
+            source,
+            kind,
+            rows: 0..0,
+            first: None,
+            end: None,
+            split: None,
+        }
+    }
+
+    /// How many positions the source has.
+    pub(crate) fn len(&self) -> usize {
+        self.source.timeline().len()
+    }
+
+    /// First position and end of a steady range, less the row.
+    pub(crate) fn steady(&self) -> (i64, i64) {
+        match self.kind {
+            Kind::Steady { lo, hi } => (lo, hi),
+            Kind::General(_) => (0, 0),
+        }
+    }
+
+    pub(crate) fn is_steady(&self) -> bool {
+        matches!(self.kind, Kind::Steady { .. })
+    }
+
+    /// Moves on to a chunk of rows.
+    pub(crate) fn locate(&mut self, rows: Range<usize>, scratch: &mut Scratch) {
+        self.rows = rows.clone();
+        (self.first, self.end, self.split) = (None, None, None);
+        let padded = rows.len().next_multiple_of(LANES);
+        if let Kind::General(window) = &mut self.kind {
+            let [first, end, split] = [(); 3].map(|()| scratch.slice::<u32>(padded));
+            let n = rows.len();
+            let has_beginning = matches!(self.plan.bounds, Bounds::Time { lo: Some(_), .. });
+            if !has_beginning {
+                split.fill(0);
+            }
+            window.read(
+                self.axis.instants(),
+                rows,
+                cursor::Bounds {
+                    first: &mut first[..n],
+                    end: &mut end[..n],
+                    split: has_beginning.then_some(&mut split[..n]),
+                },
+            );
+            for column in [&mut *first, &mut *end, &mut *split] {
+                column[n..].fill(0);
+            }
+            (self.first, self.end, self.split) = (Some(first), Some(end), Some(split));
+        }
+    }
+
+    /// First position and end of each row's window.
+    pub(crate) fn bounds(&mut self, scratch: &mut Scratch) -> (&[u32], &[u32]) {
+        if let (Kind::Steady { lo, hi }, None) = (&self.kind, &self.first) {
+            let len = self.len() as i64;
+            let padded = self.rows.len().next_multiple_of(LANES);
+            let from = self.rows.start as i64;
+            let positions = |offset: i64, scratch: &mut Scratch| {
+                let out = scratch.slice::<u32>(padded);
+                for (row, out) in out.iter_mut().enumerate() {
+                    *out = (from + row as i64 + offset).clamp(0, len) as u32;
+                }
+                out
+            };
+            let (lo, hi) = (*lo, *hi);
+            self.first = Some(positions(lo, scratch));
+            self.end = Some(positions(hi, scratch));
+        }
+        let empty: &[u32] = &[];
+        (
+            self.first.as_deref().unwrap_or(empty),
+            self.end.as_deref().unwrap_or(empty),
+        )
+    }
+
+    /// Where each row's window is split: the first position of the late part.
+    pub(crate) fn split(&mut self, scratch: &mut Scratch) -> &[u32] {
+        if self.split.is_none() {
+            let length = self.plan.length();
+            let n = self.rows.len();
+            let hi = match self.plan.bounds {
+                Bounds::Time { hi, .. } | Bounds::Ordinal { hi, .. } => hi,
+            };
+            let (start, axis) = (self.rows.start, self.axis);
+            let source = self.source;
+            let (first, end) = self.bounds(scratch);
+            let (first, end) = (first.to_vec(), end.to_vec());
+            let out = scratch.slice::<u32>(n.next_multiple_of(LANES));
+            out.fill(0);
+            let mut block = i64::MIN;
+            let mut position = 0;
+            for row in 0..n {
+                let Some(length) = length else {
+                    // Windows by count have only a late part.
+                    out[row] = first[row];
+                    continue;
+                };
+                let b = axis.timeline.end(start + row).saturating_add(hi);
+                let new = (b - 1).div_euclid(length);
+                if new != block {
+                    block = new;
+                    position = source.timeline().ends_until(length.saturating_mul(block)) as u32;
+                }
+                out[row] = position.clamp(first[row], end[row].max(first[row]));
+            }
+            self.split = Some(out);
+        }
+        self.split.as_deref().unwrap_or(&[])
+    }
+
+    /// The value next to the split of each row: before it or after it; anything where there is none.
+    pub(crate) fn anchors(&mut self, leaf: &Leaf, early: bool, scratch: &mut Scratch) -> View {
+        let split = self.split(scratch).to_vec();
+        let bytes = leaf.ty.bytes();
+        let out = scratch.slice::<u8>(split.len() * bytes);
+        debug_assert_ne!(leaf.ty, Ty::Bool);
+        for (row, position) in split.into_iter().enumerate() {
+            let position = if early {
+                position.wrapping_sub(1)
+            } else {
+                position
+            } as usize;
+            let target = &mut out[row * bytes..(row + 1) * bytes];
+            if position < leaf.len {
+                // SAFETY: an element of the column.
+                let element = unsafe { std::slice::from_raw_parts(leaf.at(position as isize), bytes) };
+                target.copy_from_slice(element);
+            } else {
+                target.fill(0);
+            }
+        }
+        View {
+            values: out.as_ptr(),
+            len: (out.len() / bytes) as u64,
+            ..view::nothing()
+        }
+    }
+
+    /// The end of the block of positions that position `p` is in: the last multiple of the window's length, in time or, by count, in positions.
+    pub(crate) fn block_end(&self, p: usize) -> usize {
+        let len = self.len();
+        let Some(length) = self.plan.length() else {
+            return match self.plan.bounds {
+                Bounds::Ordinal { lo: Some(lo), hi } => {
+                    let width = usize::try_from(hi - lo).unwrap_or(1).max(1);
+                    ((p / width + 1) * width).min(len)
+                }
+                _ => len,
+            };
+        };
+        let timeline = self.source.timeline();
+        let limit = block_of(timeline.end(p), length).saturating_mul(length);
+        if let (Stamps::Regular { period, .. }, Spans::Fixed(_)) = (timeline.stamps(), timeline.spans()) {
+            let further = (i128::from(limit) - i128::from(timeline.end(p))) / i128::from(*period);
+            return (p as i128 + further + 1).min(len as i128) as usize;
+        }
+        gallop(p + 1, len, |i| timeline.end(i) <= limit)
+    }
+
+    /// Whether two positions of a steady range, which need not exist, are in one block.
+    pub(crate) fn same_block(&self, p: i64, q: i64) -> bool {
+        let Some(length) = self.plan.length() else {
+            return match self.plan.bounds {
+                Bounds::Ordinal { lo: Some(lo), hi } => {
+                    p.div_euclid((hi - lo).max(1)) == q.div_euclid((hi - lo).max(1))
+                }
+                _ => true,
+            };
+        };
+        let timeline = self.source.timeline();
+        let period = timeline.period().unwrap_or(1);
+        let end = |p: i64| timeline.stamp(0).saturating_add(p.saturating_mul(period));
+        block_of(end(p), length) == block_of(end(q), length)
+    }
+}
+
+/// The number of the block that holds an end: blocks are `((k-1)·length, k·length]`.
+fn block_of(end: i64, length: i64) -> i64 {
+    (end.saturating_sub(1)).div_euclid(length) + 1
+}
+
+fn steady<'a>(axis: &Axis, source: &cursor::Source, lo: i64, hi: i64) -> Kind<'a> {
+    let timeline = source.timeline();
+    let (Some(t), Stamps::Regular { period, .. }, Spans::Fixed(length), false) = (
+        axis.regular_ends(),
+        timeline.stamps(),
+        timeline.spans(),
+        timeline.is_empty(),
+    ) else {
+        return Kind::Steady { lo: 0, hi: 0 };
+    };
+    let (t, period, end) = (i128::from(t), i128::from(*period), i128::from(timeline.end(0)));
+    // The first position that ends after t+lo, and the first that starts at or after t+hi.
+    let first = (t + i128::from(lo) - end).div_euclid(period) + 1;
+    let after = t + i128::from(hi) + i128::from(*length) - end;
+    let until = after.div_euclid(period) + i128::from(after.rem_euclid(period) != 0);
+    let clamp = |p: i128| p.clamp(i128::from(i64::MIN / 4), i128::from(i64::MAX / 4)) as i64;
+    Kind::Steady {
+        lo: clamp(first),
+        hi: clamp(until),
+    }
+}
+
+/// The first of `from .. len` for which `holds` is false; it holds for those before.
+fn gallop(from: usize, len: usize, holds: impl Fn(usize) -> bool) -> usize {
+    let mut step = 1;
+    let mut low = from;
+    while low + step <= len && holds(low + step - 1) {
+        low += step;
+        step *= 2;
+    }
+    let high = len.min(low + step);
+    let (mut low, mut high) = (low, high);
+    while low < high {
+        let middle = low.midpoint(high);
+        if holds(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}

@@ -1,0 +1,463 @@
+//! What the reads of a stage become: locates, sources and accesses of its loop.
+
+use tilt_codegen::{
+    lir::{Access, AccessId, Binary, By, Compare, Lanes, Ty, ValueId},
+    lower::{Body, Reads, Result, Term, Unsupported, Valid, register},
+};
+use tilt_ir::{Clock, DType, Edge, ExprId, Source as ClockSource, StreamId, Temporal};
+
+use crate::{
+    facts::AxisFacts,
+    plan::{Domain, GroupPlan, Locate, ParamSource, Planner, Source},
+    window::{self, RangePlan, WindowPlan},
+};
+
+/// The reads of one loop.
+pub(crate) struct StageReads<'a, 'p> {
+    pub(crate) planner: &'a mut Planner<'p>,
+    pub(crate) stream: StreamId,
+    dtype: &'p DType,
+    domain: &'a Domain,
+    pub(crate) axis: AxisFacts,
+    /// Whether this is the map of a reduction, which reads the event itself and nothing else.
+    in_map: bool,
+    found: Found,
+    /// Where each read has a value, for grid cells outside the run.
+    seen: Vec<Valid>,
+    /// Whether there is a read of which that is not known.
+    blind: bool,
+    reads_itself: bool,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) locates: Vec<Locate>,
+    pub(crate) ranges: Vec<RangePlan>,
+    pub(crate) windows: Vec<WindowPlan>,
+    pub(crate) sources: Vec<Source>,
+    pub(crate) params: Vec<ParamSource>,
+    pub(crate) lanes: Lanes,
+}
+
+/// The position of [`Locate::Same`] in every list of locates.
+pub(crate) const SAME: usize = 0;
+
+impl<'a, 'p> StageReads<'a, 'p> {
+    pub(crate) fn new(
+        planner: &'a mut Planner<'p>,
+        stream: StreamId,
+        temporal: &'p Temporal,
+        domain: &'a Domain,
+        axis: AxisFacts,
+    ) -> Self {
+        Self {
+            planner,
+            stream,
+            dtype: &temporal.dtype,
+            domain,
+            axis,
+            in_map: false,
+            found: Found {
+                locates: vec![Locate::Same],
+                ranges: Vec::new(),
+                windows: Vec::new(),
+                sources: Vec::new(),
+                params: Vec::new(),
+                lanes: Lanes::Eight,
+            },
+            seen: Vec::new(),
+            blind: false,
+            reads_itself: false,
+        }
+    }
+
+    /// The reads of a map over the events of `domain`.
+    pub(crate) fn map<'b>(
+        planner: &'b mut Planner<'p>,
+        stream: StreamId,
+        dtype: &'p DType,
+        domain: &'b Domain,
+        axis: AxisFacts,
+    ) -> StageReads<'b, 'p> {
+        StageReads {
+            planner,
+            stream,
+            dtype,
+            domain,
+            axis,
+            in_map: true,
+            found: Found {
+                locates: vec![Locate::Same],
+                ranges: Vec::new(),
+                windows: Vec::new(),
+                sources: Vec::new(),
+                params: Vec::new(),
+                lanes: Lanes::Eight,
+            },
+            seen: Vec::new(),
+            blind: false,
+            reads_itself: false,
+        }
+    }
+
+    /// All that was found; `nullable` tells whether the output may be φ.
+    pub(crate) fn finish(self, nullable: bool) -> Result<Found> {
+        if self.reads_itself && nullable {
+            return Err(Unsupported("a recurrence that may be φ".into()));
+        }
+        Ok(self.found)
+    }
+
+    pub(crate) fn found(&mut self) -> &mut Found {
+        &mut self.found
+    }
+
+    pub(crate) fn dtype(&self) -> &'p DType {
+        self.dtype
+    }
+
+    pub(crate) fn domain(&self) -> &'a Domain {
+        self.domain
+    }
+
+    /// Where rows are events of the clock.
+    pub(crate) fn alive(&mut self, body: &mut Body, temporal: &Temporal) -> Result<Valid> {
+        match &temporal.clock {
+            Clock::At(stream) => self.presence(body, *stream, SAME),
+            Clock::OnChange(sources) if matches!(self.domain, Domain::On(_)) => {
+                let mut any = Valid::Never;
+                for source in sources {
+                    let ClockSource::Value { stream, .. } = source else {
+                        continue;
+                    };
+                    let present = self.presence(body, *stream, SAME)?;
+                    any = body.either(any, present);
+                }
+                Ok(any)
+            }
+            Clock::OnChange(_) => Ok(Valid::Always),
+            Clock::Every { period, .. } => {
+                if tilt_ir::is_strict(self.planner.program, temporal.body) {
+                    return Ok(Valid::Always);
+                }
+                if self.blind {
+                    return Err(Unsupported("a grid whose cells depend on φ in a window".into()));
+                }
+                let inside = self.inside_run(body, *period)?;
+                let seen = std::mem::take(&mut self.seen);
+                Ok(seen.into_iter().fold(inside, |any, valid| body.either(any, valid)))
+            }
+        }
+    }
+
+    /// Whether a cell intersects the run's span.
+    fn inside_run(&mut self, body: &mut Body, period: i64) -> Result<Valid> {
+        let end = self.time(body)?;
+        let run_start = self.param(body, "run_start", Ty::I64, ParamSource::RunStart);
+        let run_end = self.param(body, "run_end", Ty::I64, ParamSource::RunEnd);
+        let after = body.compare(Compare::Gt, end, run_start);
+        let period = body.int(Ty::I64, period);
+        // Cells lie within the run's surroundings, far from where this could wrap.
+        let start = body.binary(Binary::Sub, end, period);
+        let before = body.compare(Compare::Lt, start, run_end);
+        let inside = body.binary(Binary::And, after, before);
+        Ok(body.valid_if(inside))
+    }
+
+    /// A parameter, added once.
+    pub(crate) fn param(
+        &mut self,
+        body: &mut Body,
+        name: &str,
+        ty: Ty,
+        source: ParamSource,
+    ) -> ValueId {
+        let known = self.found.params.iter().position(|p| *p == source);
+        let index = known.unwrap_or_else(|| {
+            self.found.params.push(source);
+            body.param(name, ty);
+            self.found.params.len() - 1
+        });
+        body.given(tilt_ir::Id::new(index))
+    }
+
+    /// An access, added once.
+    pub(crate) fn access(
+        &mut self,
+        body: &mut Body,
+        source: Source,
+        name: &str,
+        ty: Ty,
+        by: By,
+        nullable: bool,
+    ) -> AccessId {
+        let known = self.found.sources.iter().position(|s| *s == source);
+        let index = known.unwrap_or_else(|| {
+            self.found.sources.push(source);
+            body.access(Access {
+                name: name.to_owned(),
+                ty,
+                by,
+                nullable,
+            });
+            self.found.sources.len() - 1
+        });
+        tilt_ir::Id::new(index)
+    }
+
+    fn locate(&mut self, locate: Locate) -> Result<usize> {
+        if self.in_map && locate != Locate::Same {
+            return Err(Unsupported("a map that reads other events".into()));
+        }
+        let known = self.found.locates.iter().position(|l| *l == locate);
+        Ok(known.unwrap_or_else(|| {
+            self.found.locates.push(locate);
+            self.found.locates.len() - 1
+        }))
+    }
+
+    /// How to find what `~x[t+offset]` reads.
+    fn locate_at(&mut self, stream: StreamId, offset: i64) -> Result<usize> {
+        let timelines = self.planner.timelines;
+        let timeline = timelines.of(stream);
+        let facts = self.planner.facts[&stream].axis.clone();
+        match self.domain {
+            Domain::On(here) if timelines.of(*here) == timeline => {
+                if offset == 0 {
+                    return Ok(SAME);
+                }
+                if let (Some(regular), Some(length), true) =
+                    (facts.regular, facts.length, facts.disjoint)
+                {
+                    // The first row that ends at or after the instant; it must have begun before it.
+                    let rows = offset.div_euclid(regular.period)
+                        + i64::from(offset.rem_euclid(regular.period) != 0);
+                    if rows * regular.period - offset < length {
+                        return self.locate(Locate::Rows { stream, rows });
+                    }
+                }
+            }
+            Domain::Merge { groups, .. } => {
+                let bound = groups.iter().position(|group| {
+                    matches!(group, GroupPlan::Value { streams, offset: o }
+                        if *o == offset && timelines.of(streams[0]) == timeline)
+                });
+                if let Some(group) = bound {
+                    return self.locate(Locate::Choice(group));
+                }
+                if timelines.of(self.stream) == timeline && offset == 0 && self.axis.disjoint {
+                    return Ok(SAME);
+                }
+            }
+            _ => {}
+        }
+        let equal_periods = match (self.axis.regular, facts.regular) {
+            (Some(here), Some(there)) => here.period == there.period,
+            _ => false,
+        };
+        if equal_periods && facts.disjoint {
+            return self.locate(Locate::Affine { stream, offset });
+        }
+        let overlap = self.planner.pick(stream);
+        self.locate(Locate::ByTime {
+            stream,
+            offset,
+            overlap,
+        })
+    }
+
+    /// Whether there is an event at a locate.
+    fn presence(&mut self, body: &mut Body, stream: StreamId, locate: usize) -> Result<Valid> {
+        let facts = &self.planner.facts[&stream];
+        if locate == SAME && !facts.nullable {
+            return Ok(Valid::Always);
+        }
+        if !facts.record {
+            return Ok(self.term(body, stream, locate)?.valid());
+        }
+        let name = self.planner.program.streams[stream].name().to_owned();
+        let source = Source::Present { stream, locate };
+        let access = self.access(body, source, &name, Ty::Bool, By::Row, true);
+        Ok(body.valid(access))
+    }
+
+    /// The value of a stream at a locate.
+    pub(crate) fn term(&mut self, body: &mut Body, stream: StreamId, locate: usize) -> Result<Term> {
+        let facts = self.planner.facts[&stream].clone();
+        let by = if self.found.locates[locate].by_row() {
+            By::Row
+        } else {
+            By::Index
+        };
+        let mut leaf = |this: &mut Self, body: &mut Body, leaf: usize| {
+            let column = &facts.leaves[leaf];
+            let source = Source::Leaf {
+                stream,
+                leaf,
+                locate,
+            };
+            let nullable = column.nullable || locate != SAME;
+            let access = this.access(body, source, &column.name, column.ty, by, nullable);
+            Term::Scalar {
+                value: body.load(access),
+                valid: body.valid(access),
+            }
+        };
+        if !facts.record {
+            return Ok(leaf(self, body, 0));
+        }
+        let fields = (0..facts.leaves.len())
+            .map(|i| (facts.leaves[i].name.clone(), leaf(self, body, i)))
+            .collect();
+        Ok(Term::Record {
+            present: self.presence(body, stream, locate)?,
+            fields,
+        })
+    }
+
+    /// The stage's own output some rows back.
+    fn own(&mut self, body: &mut Body, rows: i64) -> Result<Term> {
+        let ty = register(self.dtype)?;
+        let locate = self.locate(Locate::Own { rows })?;
+        self.reads_itself = true;
+        self.found.lanes = Lanes::One;
+        let source = Source::Leaf {
+            stream: self.stream,
+            leaf: 0,
+            locate,
+        };
+        let access = self.access(body, source, "itself", ty, By::Row, true);
+        Ok(Term::Scalar {
+            value: body.load(access),
+            valid: body.valid(access),
+        })
+    }
+
+    /// Notes where a window has events, or that this is not known.
+    pub(crate) fn note_window(&mut self, inhabited: Option<Valid>) {
+        match inhabited {
+            Some(valid) => self.seen.push(valid),
+            None => self.blind = true,
+        }
+    }
+
+    fn note(&mut self, term: Term) -> Term {
+        self.seen.push(term.valid());
+        term
+    }
+}
+
+impl Reads for StageReads<'_, '_> {
+    fn time(&mut self, body: &mut Body) -> Result<ValueId> {
+        if let Some(regular) = self.axis.regular {
+            let first = self.param(body, "first_end", Ty::I64, ParamSource::FirstEnd);
+            let row = body.row();
+            let period = body.int(Ty::I64, regular.period);
+            let since = body.binary(Binary::Mul, row, period);
+            return Ok(body.binary(Binary::Add, first, since));
+        }
+        let access = self.access(body, Source::Ends, "end", Ty::I64, By::Row, false);
+        Ok(body.load(access))
+    }
+
+    fn at(&mut self, body: &mut Body, stream: StreamId, offset: i64) -> Result<Term> {
+        if stream == self.stream && !self.in_map {
+            let rows = match (self.axis.regular, self.axis.length) {
+                (Some(regular), Some(length))
+                    if offset % regular.period == 0 && length <= regular.period =>
+                {
+                    offset / regular.period
+                }
+                _ => return Err(Unsupported("a recurrence by time on irregular events".into())),
+            };
+            return self.own(body, rows);
+        }
+        let locate = self.locate_at(stream, offset)?;
+        let term = self.term(body, stream, locate)?;
+        Ok(self.note(term))
+    }
+
+    fn hold(
+        &mut self,
+        body: &mut Body,
+        stream: StreamId,
+        offset: i64,
+        max_age: Option<i64>,
+    ) -> Result<Term> {
+        if stream == self.stream {
+            return Err(Unsupported("a recurrence by hold".into()));
+        }
+        let locate = self.locate(Locate::Held {
+            stream,
+            offset,
+            max_age,
+        })?;
+        let term = self.term(body, stream, locate)?;
+        Ok(self.note(term))
+    }
+
+    fn prev(&mut self, body: &mut Body, stream: StreamId, n: u32) -> Result<Term> {
+        if stream == self.stream && !self.in_map {
+            return self.own(body, -i64::from(n));
+        }
+        let current = self.locate_at(stream, 0)?;
+        if n == 0 {
+            let term = self.term(body, stream, current)?;
+            return Ok(self.note(term));
+        }
+        let locate = if current == SAME && !self.planner.facts[&stream].nullable {
+            Locate::Rows {
+                stream,
+                rows: -i64::from(n),
+            }
+        } else {
+            Locate::Prev {
+                of: current,
+                stream,
+                n,
+            }
+        };
+        let locate = self.locate(locate)?;
+        let term = self.term(body, stream, locate)?;
+        // Whether there is a current event decides which cells a grid has.
+        let current = self.presence(body, stream, current)?;
+        self.seen.push(current);
+        Ok(term)
+    }
+
+    fn edge(&mut self, body: &mut Body, stream: StreamId, offset: i64, edge: Edge) -> Result<Term> {
+        if stream == self.stream {
+            return Err(Unsupported("a recurrence over its own edges".into()));
+        }
+        let locate = self.locate_at(stream, offset)?;
+        let valid = self.presence(body, stream, locate)?;
+        self.seen.push(valid);
+        let source = Source::Edge {
+            stream,
+            locate,
+            edge,
+        };
+        let name = match edge {
+            Edge::Start => "start",
+            Edge::End => "end",
+        };
+        let access = self.access(body, source, name, Ty::I64, By::Row, false);
+        Ok(Term::Scalar {
+            value: body.load(access),
+            valid,
+        })
+    }
+
+    fn reduce(&mut self, body: &mut Body, id: ExprId) -> Result<Term> {
+        if self.in_map {
+            return Err(Unsupported("a reduction in a map".into()));
+        }
+        window::reduce(self, body, id)
+    }
+
+    fn text(&mut self, body: &mut Body, text: &str) -> Result<ValueId> {
+        let source = ParamSource::Text(text.to_owned());
+        Ok(self.param(body, text, Ty::U32, source))
+    }
+}

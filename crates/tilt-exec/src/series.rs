@@ -1,0 +1,219 @@
+//! The columns of a stream while a piece is computed.
+
+use std::sync::{Arc, OnceLock};
+
+use arrow_array::{Array, ArrayRef, cast::AsArray, make_array};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
+use tilt_codegen::lir::{LANES, Ty};
+use tilt_data::{Stamps, Timeline};
+
+use tilt_codegen::abi::View;
+
+use crate::{cursor::Instants, memory::Scratch, view};
+
+/// A list of intervals that streams share.
+#[derive(Debug)]
+pub(crate) struct Axis {
+    pub(crate) timeline: Timeline,
+    /// What a merge chose, for each of its groups.
+    pub(crate) choices: Vec<Vec<u32>>,
+    ends: OnceLock<ScalarBuffer<i64>>,
+}
+
+impl Axis {
+    pub(crate) fn new(timeline: Timeline, choices: Vec<Vec<u32>>) -> Self {
+        Self {
+            timeline,
+            choices,
+            ends: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.timeline.len()
+    }
+
+    /// The ends, one by one.
+    pub(crate) fn ends(&self) -> &ScalarBuffer<i64> {
+        self.ends.get_or_init(|| self.timeline.ends())
+    }
+
+    /// The ends as instants to read at.
+    pub(crate) fn instants(&self) -> Instants<'_> {
+        match (self.timeline.stamps(), self.regular_ends()) {
+            (Stamps::Regular { period, .. }, Some(first)) => Instants::regular(first, *period),
+            _ => Instants::explicit(self.ends()),
+        }
+    }
+
+    /// The first end, if ends are regular.
+    pub(crate) fn regular_ends(&self) -> Option<i64> {
+        match (self.timeline.stamps(), self.timeline.spans()) {
+            (Stamps::Regular { t0, .. }, tilt_data::Spans::Fixed(_)) => {
+                Some(t0.wrapping_add(self.timeline.shift()))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A stream: its axis and a value or φ at every position.
+#[derive(Clone, Debug)]
+pub(crate) struct Series {
+    pub(crate) axis: Arc<Axis>,
+    pub(crate) leaves: Vec<Leaf>,
+    /// Where there is an event; `None` everywhere. Of a scalar stream the leaf tells.
+    pub(crate) present: Option<BooleanBuffer>,
+}
+
+impl Series {
+    /// Where there is an event, whatever the stream's type.
+    pub(crate) fn presence(&self) -> Option<&BooleanBuffer> {
+        self.present.as_ref()
+    }
+}
+
+/// A column.
+#[derive(Clone, Debug)]
+pub(crate) struct Leaf {
+    pub(crate) ty: Ty,
+    pub(crate) len: usize,
+    values: Values,
+    pub(crate) valid: Option<BooleanBuffer>,
+    /// How many elements can be read before the first, and from it on.
+    pub(crate) lead: usize,
+    pub(crate) room: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Values {
+    /// Elements one after the other.
+    Plain(Buffer),
+    /// Bits.
+    Bits(BooleanBuffer),
+}
+
+impl Leaf {
+    /// The column of an Arrow array whose elements have type `ty`. Foreign memory: nothing beyond it can be read.
+    pub(crate) fn of_array(array: &ArrayRef, ty: Ty) -> Self {
+        let valid = array.nulls().filter(|n| n.null_count() > 0);
+        let valid = valid.map(|nulls| aligned(nulls.inner()));
+        let len = array.len();
+        let values = if ty == Ty::Bool {
+            Values::Bits(aligned(array.as_boolean().values()))
+        } else {
+            let data = array.to_data();
+            let bytes = ty.bytes();
+            Values::Plain(data.buffers()[0].slice_with_length(data.offset() * bytes, len * bytes))
+        };
+        Self {
+            ty,
+            len,
+            values,
+            valid,
+            lead: 0,
+            room: len,
+        }
+    }
+
+    /// A column that a loop wrote, with room to read up to the next multiple of eight.
+    pub(crate) fn written(ty: Ty, len: usize, values: Buffer, valid: Option<Buffer>) -> Self {
+        let valid = valid.map(|bits| BooleanBuffer::new(bits, 0, len));
+        let room = len.next_multiple_of(LANES);
+        let values = if ty == Ty::Bool {
+            Values::Bits(BooleanBuffer::new(values, 0, len))
+        } else {
+            Values::Plain(values)
+        };
+        Self {
+            ty,
+            len,
+            values,
+            valid,
+            lead: 0,
+            room,
+        }
+    }
+
+    /// Rows `from ..`, as many as `len`, sharing the memory.
+    pub(crate) fn slice(&self, from: usize, len: usize) -> Self {
+        let bytes = self.ty.bytes();
+        let values = match &self.values {
+            Values::Plain(buffer) => Values::Plain(buffer.slice(from * bytes)),
+            Values::Bits(bits) => Values::Bits(bits.slice(from, len)),
+        };
+        Self {
+            ty: self.ty,
+            len,
+            values,
+            valid: self.valid.as_ref().map(|v| v.slice(from, len)),
+            lead: self.lead + from,
+            room: self.room - from,
+        }
+    }
+
+    /// The address of element `i`, which may lie before the first or after the last; not for bools.
+    pub(crate) fn at(&self, i: isize) -> *const u8 {
+        match &self.values {
+            Values::Plain(buffer) => buffer.as_ptr().wrapping_offset(i * self.ty.bytes() as isize),
+            Values::Bits(_) => unreachable!("bools have no addresses"),
+        }
+    }
+
+    /// The bits of a column of bools.
+    pub(crate) fn bits(&self) -> Option<&BooleanBuffer> {
+        match &self.values {
+            Values::Bits(bits) => Some(bits),
+            Values::Plain(_) => None,
+        }
+    }
+
+    /// The whole column, bits beginning at a whole byte.
+    pub(crate) fn whole(&self, nullable: bool, scratch: &mut Scratch) -> View {
+        let bits = |bits: &BooleanBuffer| {
+            debug_assert_eq!(bits.offset() % 8, 0, "bits of a series begin at a byte");
+            bits.values()[bits.offset() / 8..].as_ptr()
+        };
+        View {
+            values: match &self.values {
+                Values::Plain(buffer) => buffer.as_ptr(),
+                Values::Bits(values) => bits(values),
+            },
+            validity: match &self.valid {
+                Some(valid) if nullable => bits(valid),
+                None if nullable => view::bit_rows(None, self.len, 0, self.len, scratch),
+                _ => std::ptr::null(),
+            },
+            len: self.room as u64,
+            lead: self.lead as u64,
+            ..view::nothing()
+        }
+    }
+
+    /// An Arrow array of the given type.
+    pub(crate) fn to_array(&self, data_type: &arrow_schema::DataType) -> ArrayRef {
+        let buffer = match &self.values {
+            Values::Plain(buffer) => buffer.slice_with_length(0, self.len * self.ty.bytes()),
+            Values::Bits(bits) => {
+                let nulls = self.valid.clone().map(NullBuffer::new);
+                return Arc::new(arrow_array::BooleanArray::new(bits.clone(), nulls));
+            }
+        };
+        let nulls = self.valid.clone().map(NullBuffer::new);
+        let data = arrow_data::ArrayData::builder(data_type.clone())
+            .len(self.len)
+            .add_buffer(buffer)
+            .nulls(nulls);
+        // SAFETY: the buffer holds `len` elements of the type's width, aligned to a cache line or as Arrow gave it.
+        make_array(unsafe { data.build_unchecked() })
+    }
+}
+
+/// The same bits, beginning at a whole byte.
+fn aligned(bits: &BooleanBuffer) -> BooleanBuffer {
+    if bits.offset() % 8 == 0 {
+        bits.clone()
+    } else {
+        BooleanBuffer::new(bits.sliced(), 0, bits.len())
+    }
+}

@@ -1,0 +1,74 @@
+//! The compiled engine against the oracle: random programs, data, cuts, threads and backends, bit for bit.
+
+use std::collections::BTreeMap;
+
+use proptest::{prelude::*, test_runner::TestCaseError};
+use tilt::{
+    Backend, Query, RunOptions,
+    data::SnapshotBuffer,
+    interp::{self, Event, Inputs, Options, buffer_of, events_of},
+    ir::{self, Program, SpanRule},
+};
+
+use crate::{
+    generate::{self, Choices, Scope},
+    properties::{BASES, choices, config},
+    text::{format_events, format_inputs},
+};
+
+/// Events as buffers, which the engine reads.
+pub(crate) fn buffers(program: &Program, inputs: &Inputs) -> BTreeMap<String, SnapshotBuffer> {
+    let buffer = |input: &ir::Input| {
+        let length = match input.span {
+            SpanRule::Point => Some(1),
+            SpanRule::Fixed(d) => Some(d),
+            SpanRule::UntilNext | SpanRule::Interval => None,
+        };
+        buffer_of(&inputs[&input.name], &input.name, &input.dtype, program.unit, length)
+            .unwrap_or_else(|e| panic!("{e}\n{program}"))
+    };
+    program
+        .inputs()
+        .map(|(_, input)| (input.name.clone(), buffer(input)))
+        .collect()
+}
+
+fn same(a: &[Event], b: &[Event]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same(b))
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn loops_and_machine_code_agree_with_the_oracle(choices in choices()) {
+        let (mut of_program, mut of_data) = (Choices::new(&choices), Choices::reversed(&choices));
+        let program = generate::program(&mut of_program, Scope { instants: true });
+        let base = BASES[of_data.below(BASES.len())];
+        let inputs = generate::inputs(&mut of_data, &program, base);
+        let span = interp::hull(&inputs);
+        let options = Options { span, part: None, functions: generate::functions() };
+        let Ok(expected) = interp::run(&program, &inputs, &options) else { return Ok(()) };
+        let arrays = buffers(&program, &inputs);
+        for optimize in [false, true] {
+            let query = Query::new(program.clone()).expect("verified").optimize(optimize);
+            let compiled = query.compile().expect("compiles");
+            for backend in [Backend::Loops, Backend::Native] {
+                let mut options = RunOptions::default().backend(backend).functions(generate::functions());
+                if let Some(span) = span {
+                    options = options.span(span);
+                }
+                let found = compiled.run(&arrays, &options).map_err(|e| e.to_string());
+                let found = found.map(|buffer| events_of(&buffer).expect("a buffer of events"));
+                let agrees = found.as_ref().is_ok_and(|found| same(found, &expected));
+                if !agrees {
+                    let found = found.map_or_else(|e| e, |f| format_events(&f));
+                    return Err(TestCaseError::fail(format!(
+                        "{backend:?} optimize {optimize}\n{}{}\n// gives     {}\n// but here  {found}\n{}",
+                        format_inputs(&inputs), program, format_events(&expected), compiled.explain(),
+                    )));
+                }
+            }
+        }
+    }
+}
