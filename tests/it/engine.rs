@@ -72,3 +72,29 @@ proptest! {
         }
     }
 }
+
+/// What keeps random programs from being compiled, most frequent first: `cargo test -p tilt --test it coverage -- --ignored --nocapture`.
+#[test]
+#[ignore = "a report"]
+fn coverage_of_random_programs() {
+    let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
+    let mut state = 1u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 40) as u16
+    };
+    for _ in 0..2_000 {
+        let choices: Vec<u16> = (0..200).map(|_| next()).collect();
+        let program = generate::program(&mut Choices::new(&choices), Scope { instants: true });
+        let compiled = Query::new(program).expect("verified").compile().expect("compiles");
+        let text = compiled.explain();
+        let reason = text.lines().find(|l| l.starts_with("interpreted")).unwrap_or("compiled");
+        let reason = reason.split(" in ~").next().unwrap_or(reason);
+        *reasons.entry(reason.to_owned()).or_default() += 1;
+    }
+    let mut reasons: Vec<_> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
+    for (reason, n) in reasons {
+        println!("{n:5} {reason}");
+    }
+}
