@@ -53,8 +53,19 @@ proptest! {
         for optimize in [false, true] {
             let query = Query::new(program.clone()).expect("verified").optimize(optimize);
             let compiled = query.compile().expect("compiles");
-            for backend in [Backend::Loops, Backend::Native] {
-                let mut options = RunOptions::default().backend(backend).functions(generate::functions());
+            let ways = [
+                (Backend::Loops, 1, 1 << 20),
+                (Backend::Loops, 1, 8),
+                (Backend::Native, 1, 1 << 20),
+                (Backend::Native, 2, 8),
+                (Backend::Native, 8, 16),
+            ];
+            for (backend, threads, rows) in ways {
+                let mut options = RunOptions::default()
+                    .backend(backend)
+                    .threads(threads)
+                    .piece_rows(rows)
+                    .functions(generate::functions());
                 if let Some(span) = span {
                     options = options.span(span);
                 }
@@ -64,7 +75,7 @@ proptest! {
                 if !agrees {
                     let found = found.map_or_else(|e| e, |f| format_events(&f));
                     return Err(TestCaseError::fail(format!(
-                        "{backend:?} optimize {optimize}\n{}{}\n// gives     {}\n// but here  {found}\n{}",
+                        "{backend:?} optimize {optimize} pieces of {rows}\n{}{}\n// gives     {}\n// but here  {found}\n{}",
                         format_inputs(&inputs), program, format_events(&expected), compiled.explain(),
                     )));
                 }

@@ -303,14 +303,16 @@ fn fraud<T: Real>(n: usize) -> Workload {
     const WINDOW: i64 = 10 * 86_400;
     /// About half a year, however many transactions there are.
     const SPAN: usize = 1 << 24;
-    let gap = (SPAN / n).max(1) as i64;
+    // A divisor of the window, so that there are transactions right at its edge.
+    let gap = (1..=(SPAN / n) as i64).rev().find(|gap| WINDOW % gap == 0);
+    let gap = gap.unwrap_or(1);
     let stamps = ScalarBuffer::from((1..=n as i64).map(|i| i * gap).collect::<Vec<_>>());
-    let card_count = 1000.min(n / 100);
+    let card_count = 1000.min(n / 500);
     let cards = integers::<i32>(n, card_count as i64, 1);
     let mut random = Random::new(2);
     let mut amount = || {
         let amount = 1.0 + 99.0 * random.unit();
-        T::of(if random.below(100) == 0 {
+        T::of(if random.below(50) == 0 {
             10.0 * amount
         } else {
             amount

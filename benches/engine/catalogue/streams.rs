@@ -152,8 +152,8 @@ fn interval_stream(x: &Intervals) -> tilt::data::SnapshotBuffer {
 
 /// 100 events in a millisecond, a million in a window; fewer, if there are not so many.
 fn busy_stamps(n: usize) -> ScalarBuffer<i64> {
-    let in_a_window = fit(1_000_000, n) as i64;
-    let stamps = (0..n as i64).map(|i| 1 + i * TUMBLING / in_a_window);
+    let in_a_window = fit(1_000_000, n);
+    let stamps = (1..=n).map(|i| (i * TUMBLING as usize).div_ceil(in_a_window) as i64);
     stamps.collect::<Vec<_>>().into()
 }
 

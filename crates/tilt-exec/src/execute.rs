@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use arrow_array::{Array, ArrayRef, UInt32Array, cast::AsArray};
+use arrow_array::{ArrayRef, UInt32Array, cast::AsArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
-use tilt_data::{Column, SnapshotBuffer, TimeColumns, dtype::to_arrow};
+use tilt_data::{Column, SnapshotBuffer, dtype::to_arrow};
 use tilt_interp::{Options, run_buffers};
 use tilt_ir::{DType, Program, Span, StreamId};
 
 use crate::{
-    code::Code,
     error::Error,
     facts::SeriesFacts,
     plan::Plan,
     query::{Backend, Inner, Prepared, RunOptions},
-    run::{Piece, Trouble},
+    pieces::Job,
+    run::Trouble,
     series::{Axis, Leaf, Series},
     text::{Dictionary, is_text},
 };
@@ -79,13 +79,49 @@ fn try_loops(
         return Ok(None);
     };
     let part = options.part.unwrap_or(Span::new(i64::MIN, i64::MAX));
-    match pieces(program, plan, code, &buffers, run, scope, part) {
-        Ok((series, dictionary)) => {
-            let output = assemble(program, inputs, plan, &series, &dictionary);
-            output.map(Some).map_err(|e| Error::Internal(e.to_string()))
+    let texts: Vec<&ArrayRef> = buffers
+        .values()
+        .flat_map(SnapshotBuffer::columns)
+        .map(Column::array)
+        .collect();
+    let dictionary = Dictionary::new(program, &texts);
+    let series = buffers
+        .iter()
+        .map(|(id, buffer)| (*id, input_series(program, *id, buffer, &dictionary)))
+        .collect();
+    let job = Job {
+        plan,
+        code,
+        lineage: &query.lineage,
+        buffers: &buffers,
+        series: &series,
+        run,
+        scope,
+        part,
+        texts: &dictionary.codes,
+        threads: options.threads.unwrap_or_else(default_threads),
+        piece_rows: options.piece_rows,
+    };
+    match job.run() {
+        Ok(parts) => {
+            let parts = parts.iter();
+            let parts = parts.map(|series| assemble(program, inputs, plan, series, &dictionary));
+            let parts: Result<Vec<SnapshotBuffer>, _> = parts.collect();
+            let whole = parts.and_then(|mut parts| match parts.len() {
+                1 => Ok(parts.remove(0)),
+                _ => SnapshotBuffer::concat(&parts),
+            });
+            whole.map(Some).map_err(|e| Error::Internal(e.to_string()))
         }
         Err(Trouble(_)) => Ok(None),
     }
+}
+
+/// As many threads as `TILT_THREADS` says, or else as the machine has cores.
+fn default_threads() -> usize {
+    let asked = std::env::var("TILT_THREADS").ok();
+    let asked = asked.and_then(|text| text.parse().ok()).filter(|n| *n > 0);
+    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 /// The inputs of a program without rows that are no events. `None` if one is not as declared, which the interpreter reports.
@@ -121,37 +157,6 @@ fn scope(program: &Program, plan: &Plan, run: Span) -> Option<Span> {
     let scope = Span::new(run.start.checked_sub(slack)?, run.end.checked_add(slack)?);
     let cells = (i128::from(scope.end) - i128::from(scope.start)) / i128::from(finest);
     (cells <= MAX_CELLS).then_some(scope)
-}
-
-fn pieces(
-    program: &Program,
-    plan: &Plan,
-    code: &Code,
-    buffers: &BTreeMap<StreamId, SnapshotBuffer>,
-    run: Span,
-    scope: Span,
-    part: Span,
-) -> Result<(Series, Dictionary), Trouble> {
-    let texts: Vec<&ArrayRef> = buffers
-        .values()
-        .flat_map(SnapshotBuffer::columns)
-        .map(Column::array)
-        .collect();
-    let dictionary = Dictionary::new(program, &texts);
-    let series = buffers
-        .iter()
-        .map(|(id, buffer)| (*id, input_series(program, *id, buffer, &dictionary)))
-        .collect();
-    let piece = Piece {
-        plan,
-        code,
-        run,
-        scope,
-        part,
-        texts: &dictionary.codes,
-    };
-    let output = piece.evaluate(series)?;
-    Ok((output, dictionary))
 }
 
 /// An input as loops read it.
@@ -218,7 +223,3 @@ fn assemble(
     };
     Ok(tilt_interp::with_time_of(program, inputs, output))
 }
-
-/// Keeps the time columns' type in scope for documentation.
-#[allow(dead_code)]
-type Times = TimeColumns;

@@ -7,7 +7,7 @@
 //!            │            ├── plan: stages, locates, ranges, windows, loops       plan, reads, window
 //!            │            └── machine code of the loops                           code (tilt-codegen)
 //!            │
-//!            └── pieces: rows of the output, each with the halo that lineage gives   execute
+//!            └── pieces: rows of the output, each with the halo that lineage gives   pieces
 //!                  └── a piece: stage by stage, chunk by chunk                        run, range, scan, view
 //! ```
 //!
@@ -21,6 +21,7 @@ mod explain;
 mod facts;
 mod memory;
 mod merge;
+mod pieces;
 mod plan;
 mod query;
 mod range;

@@ -3,7 +3,7 @@
 //! Every temporal expression is a **stage**: the rows of its clock, and one loop that computes them. What the loop reads is a list of [`Source`]s, parallel to its
 //! accesses: columns of earlier stages found by a [`Locate`], results of windows, instants. `run` turns each into a pointer for a chunk of rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tilt_codegen::{
     lir::{Loop, Sink, Store},
@@ -24,6 +24,19 @@ pub(crate) struct Plan {
     pub(crate) loops: Vec<Loop>,
     /// How far any stage can read around its own events, in ticks; `None` without limit.
     pub(crate) slack: Option<i64>,
+    /// Where the rows of the output come from.
+    pub(crate) root: Root,
+}
+
+/// Where rows come from, through all stages that share them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Root {
+    /// The rows of an input.
+    Input(StreamId),
+    /// The cells of a grid.
+    Grid { period: i64, offset: i64 },
+    /// The events of a merge, as many as it gives.
+    Merge,
 }
 
 /// One temporal expression.
@@ -157,18 +170,57 @@ pub(crate) fn plan(
         loops: Vec::new(),
     };
     let mut stages: Vec<Stage> = Vec::new();
-    for (id, temporal) in program.temporals() {
+    let needed = needed(program);
+    for (id, temporal) in program.temporals().filter(|(id, _)| needed.contains(id)) {
         let stage = planner
             .stage(id, temporal, &stages)
             .map_err(|Unsupported(what)| Unsupported(format!("{what} in ~{}", temporal.name)))?;
         planner.facts.insert(id, stage.facts.clone());
         stages.push(stage);
     }
+    if stages.last().is_none_or(|stage| stage.stream != program.output) {
+        return Err(Unsupported("an output that is an input".into()));
+    }
     Ok(Plan {
         slack: slack(program),
+        root: root(&stages, program.output),
         stages,
         loops: planner.loops,
     })
+}
+
+/// The streams that the output depends on.
+fn needed(program: &Program) -> BTreeSet<StreamId> {
+    let mut needed = BTreeSet::new();
+    let mut open = vec![program.output];
+    while let Some(stream) = open.pop() {
+        if !needed.insert(stream) {
+            continue;
+        }
+        if let Some(temporal) = program.streams[stream].as_temporal() {
+            match &temporal.clock {
+                Clock::OnChange(sources) => open.extend(sources.iter().map(|s| s.stream())),
+                Clock::At(stream) => open.push(*stream),
+                Clock::Every { .. } => {}
+            }
+            program.walk(temporal.body, &mut |_, expr| open.extend(expr.stream()));
+        }
+    }
+    needed
+}
+
+fn root(stages: &[Stage], stream: StreamId) -> Root {
+    let Some(stage) = stages.iter().find(|s| s.stream == stream) else {
+        return Root::Input(stream);
+    };
+    match &stage.domain {
+        Domain::On(stream) => root(stages, *stream),
+        Domain::Grid { period, offset } => Root::Grid {
+            period: *period,
+            offset: *offset,
+        },
+        Domain::Merge { .. } => Root::Merge,
+    }
 }
 
 pub(crate) struct Planner<'a> {

@@ -3,9 +3,13 @@
 //! Stages run one after the other, each over its rows in chunks: what the chunk reads is found first ([`Located`], `range`), windows are brought up to date, then the
 //! main loop computes all rows at once.
 
-use std::{collections::{BTreeMap, HashMap}, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+    sync::Arc,
+};
 
-use arrow_buffer::{BooleanBuffer, Buffer};
+use arrow_buffer::BooleanBuffer;
 use tilt_codegen::{
     abi::{Args, Target, View},
     lir::{LANES, Lanes, Sink, Ty},
@@ -18,6 +22,7 @@ use crate::{
     cursor::{self, Active, Held, NONE, Policy, Ranks},
     memory::{Returned, Scratch},
     merge::{Group, merge},
+    pieces::cells,
     plan::{Domain, GroupPlan, Locate, ParamSource, Pick, Plan, Source, Stage},
     range::RangeRun,
     scan::WindowRun,
@@ -40,14 +45,52 @@ pub(crate) struct Piece<'a> {
     pub(crate) run: Span,
     /// Grids have cells that end in here.
     pub(crate) scope: Span,
-    /// Events of the output end in here.
-    pub(crate) part: Span,
+    /// Which rows of the output are wanted.
+    pub(crate) wanted: Wanted<'a>,
     /// Codes of strings.
     pub(crate) texts: &'a HashMap<String, u32>,
 }
 
+/// Which rows of the output a piece computes.
+#[derive(Clone, Debug)]
+pub(crate) enum Wanted<'a> {
+    /// Those that end in here, in memory of their own.
+    Time(Span),
+    /// These of the piece's rows, as rows from `at` on of columns that pieces share.
+    Rows {
+        rows: Range<usize>,
+        columns: &'a [Shared],
+        at: usize,
+    },
+}
+
+/// A column of the output that pieces write side by side, each at rows of its own that begin at a multiple of 64.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) ty: Ty,
+    pub(crate) values: Returned,
+    pub(crate) validity: Option<Returned>,
+}
+
+impl Shared {
+    /// A column of `rows` rows.
+    pub(crate) fn new(ty: Ty, nullable: bool, rows: usize) -> Self {
+        let padded = rows.next_multiple_of(LANES);
+        let bytes = if ty == Ty::Bool {
+            padded / 8
+        } else {
+            padded * ty.bytes()
+        };
+        Self {
+            ty,
+            values: Returned::new(bytes),
+            validity: nullable.then(|| Returned::new(padded / 8)),
+        }
+    }
+}
+
 impl Piece<'_> {
-    /// The events of the plan's last stage.
+    /// The events of the plan's last stage; without leaves if the piece wrote columns that it shares.
     pub(crate) fn evaluate(&self, inputs: BTreeMap<StreamId, Series>) -> Result<Series, Trouble> {
         let mut series = inputs;
         let mut last = None;
@@ -97,16 +140,6 @@ impl Piece<'_> {
     }
 }
 
-/// The cells of a grid that end in `scope`.
-fn cells(period: i64, offset: i64, scope: Span) -> Timeline {
-    let (period_wide, offset) = (i128::from(period), i128::from(offset));
-    let after = |t: i64| (i128::from(t) - offset).div_euclid(period_wide) + 1;
-    let (first, end) = (after(scope.start), after(scope.end.min(tilt_ir::OPEN - 1)));
-    let len = usize::try_from(end - first).unwrap_or(0);
-    let t0 = i64::try_from(offset + first * period_wide).unwrap_or(0);
-    Timeline::regular(t0, period, len, Spans::Fixed(period))
-}
-
 fn group_source<'a>(group: &GroupPlan, series: &'a BTreeMap<StreamId, Series>) -> cursor::Source<'a> {
     match group {
         GroupPlan::Value { streams, .. } => {
@@ -154,11 +187,12 @@ struct StageRun<'a> {
     lead: usize,
 }
 
-/// A column being written.
+/// A column being written: its first row.
+#[derive(Clone, Copy)]
 struct Output {
     ty: Ty,
-    values: Returned,
-    validity: Option<Returned>,
+    values: *mut u8,
+    validity: *mut u8,
 }
 
 impl<'a> StageRun<'a> {
@@ -170,10 +204,12 @@ impl<'a> StageRun<'a> {
         is_output: bool,
     ) -> Result<Series, Trouble> {
         let main = &piece.plan.loops[stage.main];
-        let wanted = if is_output {
-            axis.timeline.ends_until(piece.part.start)..axis.timeline.ends_until(piece.part.end)
-        } else {
-            0..axis.len()
+        let wanted = match (&piece.wanted, is_output) {
+            (Wanted::Time(part), true) => {
+                axis.timeline.ends_until(part.start)..axis.timeline.ends_until(part.end)
+            }
+            (Wanted::Rows { rows, .. }, true) => rows.clone(),
+            (_, false) => 0..axis.len(),
         };
         // A recurrence needs all rows before those that are wanted.
         let first = if main.lanes == Lanes::One { 0 } else { wanted.start };
@@ -186,34 +222,34 @@ impl<'a> StageRun<'a> {
         let Sink::Store { columns, .. } = &main.sink else {
             unreachable!("the main loop of a stage stores")
         };
-        let padded = rows.len().next_multiple_of(LANES);
-        let targets = columns.iter().map(|column| {
-            let ty = main.ty(column.value);
-            let bytes = if ty == Ty::Bool {
-                padded / 8
-            } else {
-                (padded + lead) * ty.bytes()
-            };
-            Output {
-                ty,
-                values: Returned::new(bytes),
-                validity: column.valid.map(|_| Returned::new(padded / 8)),
-            }
-        });
         let mut this = StageRun {
             piece,
             stage,
             axis,
             series,
-            targets: targets.collect(),
+            targets: Vec::new(),
             lead,
         };
+        if let (Wanted::Rows { columns, at, .. }, true) = (&piece.wanted, is_output) {
+            assert_eq!(lead, 0, "recurrences have memory of their own");
+            this.targets = columns.iter().map(|c| Output::shared(c, *at)).collect();
+            this.compute(rows)?;
+            return Ok(Series {
+                axis: Arc::clone(axis),
+                leaves: Vec::new(),
+                present: None,
+            });
+        }
+        let own: Vec<Shared> = columns
+            .iter()
+            .map(|c| Shared::new(main.ty(c.value), c.valid.is_some(), rows.len() + lead))
+            .collect();
+        this.targets = own.iter().map(|c| Output::own(c, lead)).collect();
         this.compute(rows.clone())?;
-        let targets = std::mem::take(&mut this.targets);
-        Ok(finish(stage, axis, rows, wanted, lead, targets))
+        Ok(finish(stage, axis, rows, wanted, lead, own))
     }
 
-    fn compute(&mut self, rows: std::ops::Range<usize>) -> Result<(), Trouble> {
+    fn compute(&mut self, rows: Range<usize>) -> Result<(), Trouble> {
         let stage = self.stage;
         let sources = self.cursor_sources();
         let mut locators = self.locators(&sources);
@@ -311,7 +347,7 @@ impl<'a> StageRun<'a> {
 
     fn chunk(
         &self,
-        rows: std::ops::Range<usize>,
+        rows: Range<usize>,
         at: usize,
         locators: &mut [Locator],
         ranges: &mut [RangeRun],
@@ -341,7 +377,7 @@ impl<'a> StageRun<'a> {
             })
             .collect();
         let params: Vec<u64> = self.stage.params.iter().map(|p| self.param(p, ranges)).collect();
-        let targets: Vec<Target> = self.targets.iter().map(|t| t.target(at, self.lead)).collect();
+        let targets: Vec<Target> = self.targets.iter().map(|t| t.target(at)).collect();
         let args = Args {
             views: views.as_ptr(),
             targets: targets.as_ptr(),
@@ -363,7 +399,7 @@ impl<'a> StageRun<'a> {
     fn locate(
         &self,
         locator: &mut Locator,
-        rows: std::ops::Range<usize>,
+        rows: Range<usize>,
         earlier: &[Located],
         ranges: &mut [RangeRun],
         scratch: &mut Scratch,
@@ -424,7 +460,7 @@ impl<'a> StageRun<'a> {
         &self,
         source: &Source,
         nullable: bool,
-        rows: &std::ops::Range<usize>,
+        rows: &Range<usize>,
         at: usize,
         located: &[Located],
         ranges: &mut [RangeRun],
@@ -514,9 +550,8 @@ impl<'a> StageRun<'a> {
         let output = &self.targets[0];
         let first = at as i64 + rows;
         let bytes = output.ty.bytes();
-        let at = (self.lead as i64 + first) as usize * bytes;
         View {
-            values: output.values.as_ptr().wrapping_add(at),
+            values: output.values.wrapping_offset(first as isize * bytes as isize),
             validity: view::bit_rows(None, usize::MAX >> 1, first, n, scratch),
             lead: (self.lead as i64 + first) as u64,
             ..view::nothing()
@@ -559,18 +594,44 @@ fn affine<'a>(here: &Axis, there: &Axis, offset: i64) -> Locator<'a> {
 }
 
 impl Output {
-    fn target(&self, at: usize, lead: usize) -> Target {
+    /// A column of the stage's own, after `lead` rows.
+    fn own(column: &Shared, lead: usize) -> Self {
+        Self::shared(column, lead)
+    }
+
+    /// A column from row `at` on.
+    fn shared(column: &Shared, at: usize) -> Self {
+        let output = Self {
+            ty: column.ty,
+            values: column.values.as_ptr(),
+            validity: column
+                .validity
+                .as_ref()
+                .map_or(std::ptr::null_mut(), Returned::as_ptr),
+        };
+        let Target {
+            values, validity, ..
+        } = output.target(at);
+        Self {
+            values,
+            validity,
+            ..output
+        }
+    }
+
+    fn target(&self, at: usize) -> Target {
         let offset = if self.ty == Ty::Bool {
             at / 8
         } else {
-            (at + lead) * self.ty.bytes()
+            at * self.ty.bytes()
         };
         Target {
-            values: self.values.as_ptr().wrapping_add(offset),
-            validity: self
-                .validity
-                .as_ref()
-                .map_or(std::ptr::null_mut(), |v| v.as_ptr().wrapping_add(at / 8)),
+            values: self.values.wrapping_add(offset),
+            validity: if self.validity.is_null() {
+                self.validity
+            } else {
+                self.validity.wrapping_add(at / 8)
+            },
             len: u64::MAX >> 1,
         }
     }
@@ -580,26 +641,42 @@ impl Output {
 fn finish(
     stage: &Stage,
     axis: &Arc<Axis>,
-    rows: std::ops::Range<usize>,
-    wanted: std::ops::Range<usize>,
+    rows: Range<usize>,
+    wanted: Range<usize>,
     lead: usize,
-    targets: Vec<Output>,
+    columns: Vec<Shared>,
 ) -> Series {
-    let n = rows.len();
-    let padded = n.next_multiple_of(LANES);
-    let skip = wanted.start.max(rows.start) - rows.start;
+    let skip = wanted.start.max(rows.start) - rows.start + lead;
     let kept = wanted.len();
-    let mut columns = targets.into_iter().map(|target| {
-        let bytes = target.ty.bytes();
-        let values = if target.ty == Ty::Bool {
-            target.values.into_buffer(padded / 8)
+    let axis = if wanted == (0..axis.len()) {
+        Arc::clone(axis)
+    } else {
+        let timeline = axis.timeline.slice(wanted.start.min(axis.len()), kept);
+        Arc::new(Axis::new(timeline, Vec::new()))
+    };
+    series_of(stage, axis, columns, rows.len() + lead, skip)
+}
+
+/// The series of written columns of `len` rows, those before `skip` left out.
+pub(crate) fn series_of(
+    stage: &Stage,
+    axis: Arc<Axis>,
+    columns: Vec<Shared>,
+    len: usize,
+    skip: usize,
+) -> Series {
+    let kept = axis.len();
+    let padded = len.next_multiple_of(LANES);
+    let mut columns = columns.into_iter().map(|column| {
+        let bytes = if column.ty == Ty::Bool {
+            padded / 8
         } else {
-            let buffer: Buffer = target.values.into_buffer((padded + lead) * bytes);
-            buffer.slice(lead * bytes)
+            padded * column.ty.bytes()
         };
-        let valid = target.validity.map(|v| v.into_buffer(padded / 8));
-        let leaf = Leaf::written(target.ty, n, values, valid);
-        if skip > 0 || kept < n {
+        let values = column.values.into_buffer(bytes);
+        let valid = column.validity.map(|v| v.into_buffer(padded / 8));
+        let leaf = Leaf::written(column.ty, len, values, valid);
+        if skip > 0 || kept < len {
             leaf.slice(skip, kept)
         } else {
             leaf
@@ -610,12 +687,6 @@ fn finish(
         columns.next().and_then(|leaf| leaf.bits().cloned())
     } else {
         leaves[0].valid.clone()
-    };
-    let axis = if wanted == (0..axis.len()) {
-        Arc::clone(axis)
-    } else {
-        let timeline = axis.timeline.slice(wanted.start.min(axis.len()), kept);
-        Arc::new(Axis::new(timeline, Vec::new()))
     };
     Series {
         axis,

@@ -1,0 +1,224 @@
+//! Pieces: the output's rows cut into parts that run side by side, each on its inputs and their halo.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+use rayon::{ThreadPool, ThreadPoolBuilder, prelude::*};
+use tilt_codegen::lir::{Lanes, Sink};
+use tilt_data::{SnapshotBuffer, Spans, Timeline};
+use tilt_ir::{Lineage, Reach, Span, StreamId};
+
+use crate::{
+    code::Code,
+    plan::{Plan, Root},
+    run::{Piece, Shared, Trouble, Wanted, series_of},
+    series::{Axis, Series},
+};
+
+/// Rows of a piece when nothing asks for more: window columns of that many rows stay in the second cache.
+const ROWS: usize = 1 << 15;
+/// A piece is at least this many times its halo, so that what is read twice does not count.
+const HALOS: usize = 8;
+/// Pieces begin at multiples of this many rows, so that no two write to one cache line.
+const ALIGNED: usize = 512;
+
+/// A run to be cut.
+pub(crate) struct Job<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) code: &'a Code,
+    pub(crate) lineage: &'a Lineage,
+    pub(crate) buffers: &'a BTreeMap<StreamId, SnapshotBuffer>,
+    pub(crate) series: &'a BTreeMap<StreamId, Series>,
+    pub(crate) run: Span,
+    /// Where cells of grids may end.
+    pub(crate) scope: Span,
+    pub(crate) part: Span,
+    pub(crate) texts: &'a HashMap<String, u32>,
+    pub(crate) threads: usize,
+    pub(crate) piece_rows: Option<usize>,
+}
+
+impl Job<'_> {
+    /// The output, as one series or, where its rows are not known before, as one for each piece.
+    pub(crate) fn run(&self) -> Result<Vec<Series>, Trouble> {
+        let stage = self.plan.stages.last().expect("a plan has stages");
+        let main = &self.plan.loops[stage.main];
+        let recurs = self.plan.stages.iter().any(|s| self.plan.loops[s.main].lanes == Lanes::One);
+        let rows = self.rows();
+        let (Some((axis, rows)), false, Some(_)) = (rows, recurs || self.is_unbounded(), self.plan.slack)
+        else {
+            return self.in_one_go();
+        };
+        let Sink::Store { columns, .. } = &main.sink else {
+            unreachable!("the main loop of a stage stores")
+        };
+        let columns: Vec<Shared> = columns
+            .iter()
+            .map(|c| Shared::new(main.ty(c.value), c.valid.is_some(), rows.len()))
+            .collect();
+        let size = self.size(&axis, &rows);
+        let starts: Vec<usize> = rows.clone().step_by(size).collect();
+        let piece = |start: &usize| {
+            let of_piece = *start..rows.end.min(start + size);
+            self.piece(&axis, of_piece, &columns, start - rows.start)
+        };
+        if self.threads > 1 && starts.len() > 1 {
+            pool(self.threads).install(|| starts.par_iter().try_for_each(piece))?;
+        } else {
+            starts.iter().try_for_each(piece)?;
+        }
+        let axis = if rows == (0..axis.len()) {
+            axis
+        } else {
+            Arc::new(Axis::new(axis.timeline.slice(rows.start, rows.len()), Vec::new()))
+        };
+        Ok(vec![series_of(stage, axis, columns, rows.len(), 0)])
+    }
+
+    /// All rows that the output can have, and those that are wanted, if that is known before.
+    fn rows(&self) -> Option<(Arc<Axis>, Range<usize>)> {
+        let axis = match self.plan.root {
+            Root::Input(stream) => Arc::clone(&self.series[&stream].axis),
+            Root::Grid { period, offset } => {
+                Arc::new(Axis::new(cells(period, offset, self.scope), Vec::new()))
+            }
+            Root::Merge => return None,
+        };
+        let first = axis.timeline.ends_until(self.part.start);
+        let end = axis.timeline.ends_until(self.part.end);
+        Some((axis, first..end))
+    }
+
+    fn is_unbounded(&self) -> bool {
+        let unbounded = |reach| reach == Reach::Unbounded;
+        let mut halos = self.lineage.halos();
+        halos.any(|(_, halo)| unbounded(halo.lookback) || unbounded(halo.lookahead))
+    }
+
+    /// How many rows a piece has.
+    fn size(&self, axis: &Axis, rows: &Range<usize>) -> usize {
+        if let Some(asked) = self.piece_rows {
+            return asked.next_multiple_of(8);
+        }
+        // The halo of one row in the middle tells what that of others is like.
+        let middle = rows.start + rows.len() / 2;
+        let halo = if rows.is_empty() {
+            0
+        } else {
+            let cuts = self.cuts(span_of(axis, &(middle..middle + 1)));
+            cuts.values().map(Range::len).max().unwrap_or(0)
+        };
+        let share = rows.len().div_ceil(self.threads.max(1) * 4);
+        let least = ROWS.min(share.max(ALIGNED));
+        least.max(halo.saturating_mul(HALOS)).next_multiple_of(ALIGNED)
+    }
+
+    /// The rows of each input that a part of the output depends on.
+    fn cuts(&self, span: Span) -> BTreeMap<StreamId, Range<usize>> {
+        let cut = |(id, buffer): (&StreamId, &SnapshotBuffer)| {
+            let rows = self.lineage.halo(*id).map_or(0..0, |halo| {
+                buffer.cut_rows(span, halo.lookback, halo.lookahead)
+            });
+            // Bits begin at whole bytes.
+            (*id, rows.start & !7..rows.end)
+        };
+        self.buffers.iter().map(cut).collect()
+    }
+
+    fn piece(
+        &self,
+        axis: &Axis,
+        rows: Range<usize>,
+        columns: &[Shared],
+        at: usize,
+    ) -> Result<(), Trouble> {
+        let span = span_of(axis, &rows);
+        let cuts = self.cuts(span);
+        let slack = self.plan.slack.unwrap_or(0);
+        let scope = Span::new(
+            self.scope.start.max(span.start.saturating_sub(slack)),
+            self.scope.end.min(span.end.saturating_add(slack)),
+        );
+        let first = match self.plan.root {
+            Root::Input(stream) => cuts[&stream].start,
+            Root::Grid { .. } => axis.timeline.ends_until(scope.start),
+            Root::Merge => 0,
+        };
+        let piece = Piece {
+            plan: self.plan,
+            code: self.code,
+            run: self.run,
+            scope,
+            texts: self.texts,
+            wanted: Wanted::Rows {
+                rows: rows.start - first..rows.end - first,
+                columns,
+                at,
+            },
+        };
+        let inputs = cuts.iter().map(|(id, rows)| (*id, slice(&self.series[id], rows)));
+        piece.evaluate(inputs.collect())?;
+        Ok(())
+    }
+
+    /// Everything as one piece.
+    fn in_one_go(&self) -> Result<Vec<Series>, Trouble> {
+        let piece = Piece {
+            plan: self.plan,
+            code: self.code,
+            run: self.run,
+            scope: self.scope,
+            texts: self.texts,
+            wanted: Wanted::Time(self.part),
+        };
+        Ok(vec![piece.evaluate(self.series.clone())?])
+    }
+}
+
+/// The instants of some rows: from just before the first end to the last.
+fn span_of(axis: &Axis, rows: &Range<usize>) -> Span {
+    let timeline = &axis.timeline;
+    let start = timeline.end(rows.start).saturating_sub(1);
+    Span::new(start, timeline.end(rows.end - 1).max(start))
+}
+
+/// Some rows of a series, sharing its memory.
+fn slice(series: &Series, rows: &Range<usize>) -> Series {
+    if *rows == (0..series.axis.len()) {
+        return series.clone();
+    }
+    Series {
+        axis: Arc::new(Axis::new(
+            series.axis.timeline.slice(rows.start, rows.len()),
+            Vec::new(),
+        )),
+        leaves: series.leaves.iter().map(|leaf| leaf.slice(rows.start, rows.len())).collect(),
+        present: series.present.as_ref().map(|p| p.slice(rows.start, rows.len())),
+    }
+}
+
+/// The cells of a grid that end in `scope`.
+pub(crate) fn cells(period: i64, offset: i64, scope: Span) -> Timeline {
+    let (period_wide, offset) = (i128::from(period), i128::from(offset));
+    let after = |t: i64| (i128::from(t) - offset).div_euclid(period_wide) + 1;
+    let (first, end) = (after(scope.start), after(scope.end.min(tilt_ir::OPEN - 1)));
+    let len = usize::try_from(end - first).unwrap_or(0);
+    let t0 = i64::try_from(offset + first * period_wide).unwrap_or(0);
+    Timeline::regular(t0, period, len, Spans::Fixed(period))
+}
+
+/// A pool of its own for each number of threads, made when it is first asked for: after any fork of the process.
+fn pool(threads: usize) -> Arc<ThreadPool> {
+    static POOLS: OnceLock<Mutex<HashMap<usize, Arc<ThreadPool>>>> = OnceLock::new();
+    let pools = POOLS.get_or_init(Mutex::default);
+    let mut pools = pools.lock().unwrap_or_else(PoisonError::into_inner);
+    let pool = pools.entry(threads).or_insert_with(|| {
+        let builder = ThreadPoolBuilder::new().num_threads(threads);
+        let named = builder.thread_name(|i| format!("tilt-{i}"));
+        Arc::new(named.build().expect("threads can be started"))
+    });
+    Arc::clone(pool)
+}
