@@ -1,33 +1,39 @@
 //! The engine under test, and the oracle. The only file that knows the engine's interface.
 
 use tilt::{
+    Compiled, Query, RunOptions,
     data::SnapshotBuffer,
     interp::{Options, run_buffers},
-    ir::{Program, optimize, parse, verify},
+    ir::{Program, parse, verify},
 };
 
 use crate::data::Inputs;
 
-/// Whether a run over so many events ends in reasonable time.
-pub(crate) fn can_run(events: usize) -> bool {
-    events <= 20_000
+/// Whether a run over so many events ends in reasonable time: what is interpreted does not.
+pub(crate) fn can_run(text: &str, events: usize) -> bool {
+    let query = Query::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let compiled = query.compile().unwrap_or_else(|e| panic!("{e}\n{text}"));
+    events <= 20_000 || !compiled.explain().contains("interpreted, because")
 }
 
 /// A query ready to run on `inputs` with so many threads, fused or as written.
 pub(crate) fn engine(
     text: &str,
     inputs: &Inputs,
-    _threads: usize,
+    threads: usize,
     fused: bool,
 ) -> impl Fn() -> SnapshotBuffer {
-    let program = read(text);
-    let program = if fused { optimize(&program) } else { program };
-    move || run_buffers(&program, inputs, &Options::default()).unwrap_or_else(|e| panic!("{e}"))
+    let query = Query::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let compiled = query.optimize(fused).compile();
+    let compiled = compiled.unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let options = RunOptions::default().threads(threads);
+    move || compiled.run(inputs, &options).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
 /// From text to what can run: without anything kept from before, or from the cache.
-pub(crate) fn compile(text: &str, _cached: bool) -> Program {
-    optimize(&read(text))
+pub(crate) fn compile(text: &str, _cached: bool) -> Compiled {
+    let query = Query::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    query.compile().unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
 /// What the query means.

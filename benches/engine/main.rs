@@ -158,7 +158,7 @@ fn measure_entry(entry: &Entry, arguments: &Arguments, memory: &mut Memory, repo
 
     let mut tasks = Vec::from(memory.tasks());
     tasks.extend(hands.iter_mut().map(|hand| task(|| hand.run())));
-    if engine::can_run(arguments.events) {
+    if engine::can_run(&query, arguments.events) {
         let run = |v: &Variant| task(engine::engine(&query, &inputs, v.1, v.2));
         tasks.extend(variants.iter().map(run));
     }

@@ -59,6 +59,9 @@ pub(crate) fn count(
     });
 }
 
+/// Rows of which those that pass are gathered at a time.
+const BLOCK: usize = 1024;
+
 /// The sum of the values of rows with `kind` 0, for each key and window. `sums` has zeros (sum and count) for every key,
 /// before and after.
 pub(crate) fn sum(
@@ -70,15 +73,20 @@ pub(crate) fn sum(
 ) {
     out.clear();
     windows(stamps, window, |end, rows| {
-        let columns = keys[rows.clone()]
-            .iter()
-            .zip(&kinds[rows.clone()])
-            .zip(&values[rows]);
-        for ((key, kind), value) in columns {
-            let pass = i64::from(*kind == 0);
-            let (sum, count) = &mut sums[*key as usize];
-            *sum += *value * pass;
-            *count += pass;
+        for block in (rows.start..rows.end).step_by(BLOCK) {
+            let rows = block..rows.end.min(block + BLOCK);
+            // Which rows pass, gathered first: only a third of them go on to the sums, and none is predicted.
+            let (mut passing, mut count) = ([0_u32; BLOCK], 0);
+            for (i, kind) in kinds[rows.clone()].iter().enumerate() {
+                passing[count] = i as u32;
+                count += usize::from(*kind == 0);
+            }
+            let (keys, values) = (&keys[rows.clone()], &values[rows]);
+            for i in &passing[..count] {
+                let (sum, count) = &mut sums[keys[*i as usize] as usize];
+                *sum += values[*i as usize];
+                *count += 1;
+            }
         }
         for (key, group) in sums.iter_mut().enumerate() {
             if group.1 > 0 {

@@ -25,6 +25,9 @@ const HALOS: usize = 8;
 /// Pieces begin at multiples of this many rows, so that no two write to one cache line.
 const ALIGNED: usize = 512;
 
+/// An output of so many bytes is written past the caches: it would only push out what is still needed.
+const STREAMED: usize = 1 << 23;
+
 /// A run to be cut.
 pub(crate) struct Job<'a> {
     pub(crate) plan: &'a Plan,
@@ -59,11 +62,13 @@ impl Job<'_> {
             .iter()
             .map(|c| Shared::new(main.ty(c.value), c.valid.is_some(), rows.len()))
             .collect();
+        let bytes: usize = columns.iter().map(|c| c.values.len()).sum();
+        let streaming = bytes >= STREAMED;
         let size = self.size(&axis, &rows);
         let starts: Vec<usize> = rows.clone().step_by(size).collect();
         let piece = |start: &usize| {
             let of_piece = *start..rows.end.min(start + size);
-            self.piece(&axis, of_piece, &columns, start - rows.start)
+            self.piece(&axis, of_piece, &columns, start - rows.start, streaming)
         };
         if self.threads > 1 && starts.len() > 1 {
             pool(self.threads).install(|| starts.par_iter().try_for_each(piece))?;
@@ -134,6 +139,7 @@ impl Job<'_> {
         rows: Range<usize>,
         columns: &[Shared],
         at: usize,
+        streaming: bool,
     ) -> Result<(), Trouble> {
         let span = span_of(axis, &rows);
         let cuts = self.cuts(span);
@@ -157,6 +163,7 @@ impl Job<'_> {
                 rows: rows.start - first..rows.end - first,
                 columns,
                 at,
+                streaming,
             },
         };
         let inputs = cuts.iter().map(|(id, rows)| (*id, slice(&self.series[id], rows)));

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tilt_codegen::{
-    lir::{Loop, Sink, Store},
+    lir::{Lanes, Loop, Sink, Store},
     lower::{Body, Lowering, Term, Unsupported, Valid},
 };
 use tilt_ir::{Clock, Edge, Id, Overlap, Program, Source as ClockSource, StreamId, Temporal, Timeline, Timelines};
@@ -54,6 +54,8 @@ pub(crate) struct Stage {
     pub(crate) params: Vec<ParamSource>,
     /// The main loop: stores the leaves, then whether there is an event if that is not always so.
     pub(crate) main: usize,
+    /// The same loop with stores past the caches, for an output that they cannot hold.
+    pub(crate) streaming: Option<usize>,
     pub(crate) facts: SeriesFacts,
 }
 
@@ -255,7 +257,20 @@ impl<'p> Planner<'p> {
         let sources = main.accesses.iter().map(|a| reads.sources[a.index()].clone());
         let params = main.params.iter().map(|p| reads.params[p.index()].clone());
         let (sources, params) = (sources.collect(), params.collect());
+        let streams = id == program.output && main.body.lanes == Lanes::Eight;
+        let streaming = streams.then(|| {
+            let mut streaming = main.body.clone();
+            if let Sink::Store { streaming, .. } = &mut streaming.sink {
+                *streaming = true;
+            }
+            streaming
+        });
         self.loops.push(main.body);
+        let main = self.loops.len() - 1;
+        let streaming = streaming.map(|body| {
+            self.loops.push(body);
+            self.loops.len() - 1
+        });
         Ok(Stage {
             stream: id,
             name: temporal.name.clone(),
@@ -265,7 +280,8 @@ impl<'p> Planner<'p> {
             windows: reads.windows,
             sources,
             params,
-            main: self.loops.len() - 1,
+            main,
+            streaming,
             facts: SeriesFacts {
                 axis,
                 leaves,

@@ -61,6 +61,8 @@ pub(crate) enum Wanted<'a> {
         rows: Range<usize>,
         columns: &'a [Shared],
         at: usize,
+        /// Past the caches.
+        streaming: bool,
     },
 }
 
@@ -185,6 +187,8 @@ struct StageRun<'a> {
     targets: Vec<Output>,
     /// Rows that are kept before the first, for what a recurrence reads.
     lead: usize,
+    /// The loop that is called.
+    main: usize,
 }
 
 /// A column being written: its first row.
@@ -229,8 +233,19 @@ impl<'a> StageRun<'a> {
             series,
             targets: Vec::new(),
             lead,
+            main: stage.main,
         };
-        if let (Wanted::Rows { columns, at, .. }, true) = (&piece.wanted, is_output) {
+        if let (
+            Wanted::Rows {
+                columns,
+                at,
+                streaming,
+                ..
+            },
+            true,
+        ) = (&piece.wanted, is_output)
+        {
+            this.main = stage.streaming.filter(|_| *streaming).unwrap_or(stage.main);
             assert_eq!(lead, 0, "recurrences have memory of their own");
             this.targets = columns.iter().map(|c| Output::shared(c, *at)).collect();
             this.compute(rows)?;
@@ -391,7 +406,7 @@ impl<'a> StageRun<'a> {
         unsafe {
             self.piece
                 .code
-                .call(&self.piece.plan.loops, self.stage.main, &args);
+                .call(&self.piece.plan.loops, self.main, &args);
         }
         Ok(())
     }
