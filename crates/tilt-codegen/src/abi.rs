@@ -1,9 +1,8 @@
 //! What a loop is called with: raw views of columns.
 //!
 //! The caller promises that every row a loop touches can be read or written:
-//! * `Store` and forward `Scan`: rows `0 .. rows` rounded up to a multiple of [`LANES`](crate::lir::LANES).
-//! * Backward `Scan`: rows `0 .. rows`, and down to `rows - n` where `n` is `rows` rounded up to a multiple of eight.
-//! * `Fold`: the rows of the ranges and no others.
+//! * `Store`: rows `0 .. rows` rounded up to a multiple of [`LANES`](crate::lir::LANES).
+//! * `Scan` and `Fold`: the rows of the ranges and no others.
 //!
 //! Rows past the end may hold anything; what a loop writes there means nothing.
 
@@ -45,13 +44,13 @@ pub struct Args {
     pub targets: *const Target,
     /// Loop-invariant values, one word each, as [`Imm`](crate::lir::Imm) holds them.
     pub params: *const u64,
-    /// The carry of each slot of a scan, read and written back.
+    /// The carry of each slot of a scan: what its first range begins with, and then what its last range ends with.
     pub state: *mut u64,
-    /// The ranges of a fold: first row and end, one pair after the other.
+    /// The ranges of a scan or fold: first row and end, one pair after the other.
     pub ranges: *const i64,
     /// The number that the `row` instruction gives for row 0.
     pub first: i64,
-    /// How many rows (of a fold: how many ranges).
+    /// How many rows; of a scan or fold, how many ranges.
     pub rows: u64,
 }
 

@@ -152,8 +152,6 @@ pub(crate) enum ParamSource {
     RunStart,
     RunEnd,
     /// Position offsets of a steady range: first and end less the row, and the number of positions.
-    /// The anchor of the block that is scanned.
-    Anchor,
     RangeLo(usize),
     RangeHi(usize),
     RangeLen(usize),

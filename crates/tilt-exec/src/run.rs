@@ -282,7 +282,7 @@ impl<'a> StageRun<'a> {
         let mut windows: Vec<WindowRun> = stage
             .windows
             .iter()
-            .map(|plan| WindowRun::new(plan, &stage.ranges[plan.range], self.series))
+            .map(|plan| WindowRun::new(self.piece, plan, &stage.ranges[plan.range], self.series))
             .collect();
         let mut scratch = Scratch::default();
         let mut start = rows.start;
@@ -582,7 +582,6 @@ impl<'a> StageRun<'a> {
             ParamSource::RangeLo(range) => ranges[*range].steady().0,
             ParamSource::RangeHi(range) => ranges[*range].steady().1,
             ParamSource::RangeLen(range) => ranges[*range].len() as i64,
-            ParamSource::Anchor => unreachable!("only scans of windows have an anchor"),
         };
         value as u64
     }

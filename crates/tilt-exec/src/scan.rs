@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::Range};
 
 use tilt_codegen::{
     abi::{Args, Target, View},
-    lir::{By, Combine, Imm, LANES, Ty},
+    lir::{Combine, Imm, LANES, Ty},
 };
 
 use tilt_ir::StreamId;
@@ -16,7 +16,7 @@ use crate::{
     run::Piece,
     series::{Leaf, Series},
     view,
-    window::{Algorithm, RangePlan, WindowPlan},
+    window::{Algorithm, Guard, RangePlan, WindowPlan},
 };
 
 /// Elements before the first position: neutral ones, and room for what a group writes too much.
@@ -27,13 +27,16 @@ pub(crate) struct WindowRun<'a> {
     pub(crate) plan: &'a WindowPlan,
     /// The source of the window.
     series: &'a Series,
-    /// All series, for maps that read others on the source's timeline.
-    all: &'a BTreeMap<StreamId, Series>,
     columns: Vec<Column>,
+    /// What the loops read and are given, the same for every call: whole columns.
+    views: Vec<View>,
+    params: Vec<u64>,
     /// Positions that are scanned, and the block that the next one is in.
     scanned: usize,
     block: Range<usize>,
     carry: Vec<u64>,
+    /// The ranges of a call.
+    ranges: Vec<i64>,
     /// The largest number of positions in a window so far.
     widest: u64,
     /// Bits of all magnitudes so far.
@@ -43,6 +46,8 @@ pub(crate) struct WindowRun<'a> {
     /// For index accesses: which element of the columns each row reads.
     early: Option<&'static mut [u32]>,
     late: Option<&'static mut [u32]>,
+    /// Keeps what the views point to.
+    _bits: Scratch,
 }
 
 /// What is scanned of a slot, by position: element `p + PAD`.
@@ -57,6 +62,7 @@ struct Column {
 
 impl<'a> WindowRun<'a> {
     pub(crate) fn new(
+        piece: &Piece,
         plan: &'a WindowPlan,
         range: &RangePlan,
         all: &'a BTreeMap<StreamId, Series>,
@@ -82,25 +88,32 @@ impl<'a> WindowRun<'a> {
                 prefix,
             }
         });
+        let mut bits = Scratch::default();
+        let main = &piece.plan.loops[plan.algorithm.forward()];
+        let accesses = plan.sources.iter().zip(main.accesses.iter());
+        let views = accesses.map(|(source, (_, access))| whole(source, access.nullable, series, all, &mut bits));
         Self {
             plan,
             series,
-            all,
             columns: columns.collect(),
+            views: views.collect(),
+            params: plan.params.iter().map(|p| param(piece, p, series)).collect(),
             scanned: 0,
             block: 0..0,
             carry: neutral_words(plan),
+            ranges: Vec::new(),
             widest: 0,
             magnitude: 0,
             folded: Vec::new(),
             early: None,
             late: None,
+            _bits: bits,
         }
     }
 
     /// Whether a 64-bit total may have overflowed.
     pub(crate) fn may_overflow(&self) -> bool {
-        if !self.plan.guarded {
+        if self.plan.guard == Guard::None {
             return false;
         }
         // The magnitude of a total is less than that of all bits times the count.
@@ -122,12 +135,12 @@ impl<'a> WindowRun<'a> {
             }
             Algorithm::Prefix { forward } => {
                 let target = self.target(range, &rows, scratch);
-                self.extend(piece, forward, target.next_multiple_of(LANES).min(range.len()));
+                self.extend(piece, forward, target);
                 self.index_prefix(range, rows.len(), scratch);
             }
             Algorithm::Blocks { forward, backward } => {
                 let target = self.target(range, &rows, scratch);
-                self.scan_blocks(piece, range, forward, backward, target);
+                self.scan_blocks(piece, range, forward, backward, target, scratch);
                 self.index_blocks(range, rows.len(), scratch);
             }
         }
@@ -150,20 +163,24 @@ impl<'a> WindowRun<'a> {
 
     /// Scans forward to `to` without blocks.
     fn extend(&mut self, piece: &Piece, forward: usize, to: usize) {
-        if to > self.scanned {
-            self.forward(piece, forward, self.scanned..to, 0);
-            self.scanned = to;
-            self.note_magnitude();
+        if to <= self.scanned {
+            return;
         }
+        self.ranges.clear();
+        self.ranges.extend([self.scanned as i64, to as i64]);
+        let targets = self.targets(|column| column.prefix.as_ref());
+        self.call(piece, forward, &targets, None);
+        match self.plan.guard {
+            Guard::Slot => self.magnitude |= self.carry[self.carry.len() - 1],
+            Guard::Leaf(leaf) => {
+                self.magnitude |= magnitude(&self.series.leaves[leaf], self.scanned..to);
+            }
+            Guard::None => {}
+        }
+        self.scanned = to;
     }
 
-    fn note_magnitude(&mut self) {
-        if self.plan.guarded {
-            self.magnitude |= self.carry[self.carry.len() - 1];
-        }
-    }
-
-    /// Scans blocks until all positions before `target` are.
+    /// Scans blocks until all positions before `target` are: one call for the prefixes of all, one for the suffixes of those that end.
     fn scan_blocks(
         &mut self,
         piece: &Piece,
@@ -171,201 +188,103 @@ impl<'a> WindowRun<'a> {
         forward: usize,
         backward: usize,
         target: usize,
+        scratch: &mut Scratch,
     ) {
+        if self.scanned >= target {
+            return;
+        }
+        self.ranges.clear();
+        let mut anchors = Vec::new();
+        let mut ended: Vec<Range<usize>> = Vec::new();
         while self.scanned < target {
             if self.scanned == self.block.end {
                 self.block = self.scanned..range.block_end(self.scanned);
-                self.carry = neutral_words(self.plan);
+                if self.ranges.is_empty() {
+                    self.carry = neutral_words(self.plan);
+                }
             }
             let start = self.block.start;
             // Whole groups, counted from the block's start, so that the next call goes on with one.
             let end = start + (target - start).next_multiple_of(LANES);
             let end = end.min(self.block.end);
-            self.forward(piece, forward, self.scanned..end, start);
+            self.ranges.extend([self.scanned as i64, end as i64]);
+            anchors.push(start);
             self.scanned = end;
             if end == self.block.end {
-                self.backward(piece, backward, self.block.clone(), range.is_steady());
+                ended.push(self.block.clone());
             }
         }
-    }
-
-    /// Prefixes of some positions, which begin at a whole group.
-    fn forward(&mut self, piece: &Piece, number: usize, positions: Range<usize>, anchor: usize) {
-        let whole = positions.len() / LANES * LANES;
-        let middle = positions.start + whole;
-        let mut scratch = Scratch::default();
-        for part in [positions.start..middle, middle..positions.end] {
-            if part.is_empty() {
-                continue;
-            }
-            let targets: Vec<Target> = self
-                .columns
-                .iter()
-                .map(|c| target_at(c.prefix.as_ref(), c.ty, part.start))
-                .collect();
-            self.call(piece, number, &part, 0, anchor, &targets, &mut scratch);
+        let targets = self.targets(|column| column.prefix.as_ref());
+        let views = self.anchored(&anchors, scratch);
+        self.call(piece, forward, &targets, views.as_deref());
+        if ended.is_empty() {
+            return;
         }
-    }
-
-    /// Suffixes of a block. At its start a steady range reads the neutral element: the whole block is a prefix.
-    fn backward(&mut self, piece: &Piece, number: usize, block: Range<usize>, steady: bool) {
-        let forward_carry = std::mem::replace(&mut self.carry, neutral_words(self.plan));
-        let anchor = block.end - 1;
-        let rest = block.len() % LANES;
-        let middle = block.start + rest;
-        let mut scratch = Scratch::default();
-        if middle < block.end {
-            let part = middle..block.end;
-            let targets: Vec<Target> = self
-                .columns
-                .iter()
-                .map(|c| target_at(c.suffix.as_ref(), c.ty, part.start))
-                .collect();
-            self.call(piece, number, &part, 0, anchor, &targets, &mut scratch);
+        let carry = std::mem::replace(&mut self.carry, neutral_words(self.plan));
+        self.ranges.clear();
+        anchors.clear();
+        for block in &ended {
+            self.ranges.extend([block.start as i64, block.end as i64]);
+            anchors.push(block.end - 1);
         }
-        if rest > 0 {
-            // The group reaches before the block, whose neighbour's suffixes must stay.
-            let part = block.start..middle;
-            let copies: Vec<*mut u8> = self.columns.iter().map(|c| scratch.take(2 * LANES * c.ty.bytes())).collect();
-            let targets: Vec<Target> = self
-                .columns
-                .iter()
-                .zip(&copies)
-                .map(|(c, copy)| Target {
-                    values: copy.wrapping_add(LANES * c.ty.bytes()),
-                    validity: std::ptr::null_mut(),
-                    len: LANES as u64,
-                })
-                .collect();
-            self.call(piece, number, &part, LANES, anchor, &targets, &mut scratch);
-            for (column, copy) in self.columns.iter().zip(copies) {
-                let bytes = column.ty.bytes();
-                let target = target_at(column.suffix.as_ref(), column.ty, part.start);
-                // SAFETY: `rest` elements were written after the lead of the copy; the target has room for them.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(copy.add(LANES * bytes), target.values, rest * bytes);
-                }
-            }
-        }
-        if steady {
+        let targets = self.targets(|column| column.suffix.as_ref());
+        let views = self.anchored(&anchors, scratch);
+        self.call(piece, backward, &targets, views.as_deref());
+        self.carry = carry;
+        if range.is_steady() {
+            // At a block's start a steady range reads the neutral element: the whole block is a prefix.
             for column in &self.columns {
-                let target = target_at(column.suffix.as_ref(), column.ty, block.start);
-                fill(target.values, 1, column.ty, column.op.neutral(column.ty));
+                let neutral = column.op.neutral(column.ty);
+                for block in &ended {
+                    let target = target_at(column.suffix.as_ref(), column.ty, block.start);
+                    fill(target.values, 1, column.ty, neutral);
+                }
             }
         }
-        self.carry = forward_carry;
-        self.note_magnitude();
     }
 
-    /// Calls a scan over some positions; `lead` elements before them must be readable.
-    #[allow(clippy::too_many_arguments)]
-    fn call(
-        &mut self,
-        piece: &Piece,
-        number: usize,
-        positions: &Range<usize>,
-        lead: usize,
-        anchor: usize,
-        targets: &[Target],
-        scratch: &mut Scratch,
-    ) {
-        let main = &piece.plan.loops[number];
-        let views: Vec<View> = self
-            .plan
-            .sources
-            .iter()
-            .zip(main.accesses.iter())
-            .map(|(source, (_, access))| {
-                self.source_view(source, positions, lead, access.nullable, scratch)
-            })
-            .collect();
-        let params: Vec<u64> = self
-            .plan
-            .params
-            .iter()
-            .map(|p| self.param(piece, p, anchor))
-            .collect();
+    /// Where the loops write, by position.
+    fn targets(&self, memory: impl Fn(&Column) -> Option<&Returned>) -> Vec<Target> {
+        let targets = self.columns.iter();
+        targets.map(|c| target_at(memory(c), c.ty, 0)).collect()
+    }
+
+    /// The views with an anchor for each range, if there is one.
+    fn anchored(&self, anchors: &[usize], scratch: &mut Scratch) -> Option<Vec<View>> {
+        let leaf = &self.series.leaves[self.plan.anchor?];
+        let bytes = leaf.ty.bytes();
+        let out = scratch.slice::<u8>(anchors.len() * bytes);
+        for (position, target) in anchors.iter().zip(out.chunks_exact_mut(bytes)) {
+            let element = leaf.at(*position as isize);
+            // SAFETY: anchors are positions of the column.
+            target.copy_from_slice(unsafe { std::slice::from_raw_parts(element, bytes) });
+        }
+        Some(self.with_anchor(view::column(out)))
+    }
+
+    /// The views with this one as the anchor.
+    fn with_anchor(&self, anchor: View) -> Vec<View> {
+        let views = self.views.iter().zip(&self.plan.sources);
+        let views = views.map(|(view, source)| match source {
+            Source::Anchor { .. } => anchor,
+            _ => *view,
+        });
+        views.collect()
+    }
+
+    /// Calls a loop over `self.ranges`.
+    fn call(&mut self, piece: &Piece, number: usize, targets: &[Target], views: Option<&[View]>) {
         let args = Args {
-            views: views.as_ptr(),
+            views: views.map_or(self.views.as_ptr(), <[View]>::as_ptr),
             targets: targets.as_ptr(),
-            params: params.as_ptr(),
+            params: self.params.as_ptr(),
             state: self.carry.as_mut_ptr(),
-            ranges: std::ptr::null(),
-            first: positions.start as i64,
-            rows: positions.len() as u64,
+            ranges: self.ranges.as_ptr(),
+            first: 0,
+            rows: (self.ranges.len() / 2) as u64,
         };
-        // SAFETY: views and targets cover the positions up to whole groups.
+        // SAFETY: ranges are positions of the columns, of which the views show all, and targets have room for them.
         unsafe { piece.code.call(&piece.plan.loops, number, &args) }
-    }
-
-    fn source_view(
-        &self,
-        source: &Source,
-        positions: &Range<usize>,
-        lead: usize,
-        nullable: bool,
-        scratch: &mut Scratch,
-    ) -> View {
-        let first = positions.start as i64;
-        match source {
-            Source::Leaf { stream, leaf, .. } => {
-                let leaf = &self.all[stream].leaves[*leaf];
-                if lead == 0 {
-                    return view::rows(leaf, first, positions.len(), nullable, scratch);
-                }
-                // With the lead, but φ and zero where the column has nothing.
-                let with_lead = positions.len() + lead;
-                let mut view = view::rows(leaf, first - lead as i64, with_lead, nullable, scratch);
-                if leaf.ty == Ty::Bool {
-                    view.values = view.values.wrapping_add(lead / 8);
-                } else {
-                    view.values = view.values.wrapping_add(lead * leaf.ty.bytes());
-                    view.lead += lead as u64;
-                    view.len -= lead as u64;
-                }
-                if nullable {
-                    view.validity = view.validity.wrapping_add(lead / 8);
-                }
-                view
-            }
-            Source::Present { stream, .. } => {
-                let rows = positions.len() + lead;
-                let bits = view::bit_rows(
-                    self.all[stream].presence(),
-                    self.series.axis.len(),
-                    first - lead as i64,
-                    rows,
-                    scratch,
-                );
-                View {
-                    validity: bits.wrapping_add(lead / 8),
-                    ..view::nothing()
-                }
-            }
-            Source::Ends => {
-                let ends = self.series.axis.ends();
-                let mut leaf = Leaf::written(Ty::I64, ends.len(), ends.inner().clone(), None);
-                leaf.room = ends.len();
-                let mut view = view::rows(&leaf, first - lead as i64, positions.len() + lead, false, scratch);
-                view.values = view.values.wrapping_add(lead * 8);
-                view.lead += lead as u64;
-                view.len -= lead as u64;
-                view
-            }
-            other => unreachable!("{other:?} is nothing that an event contributes"),
-        }
-    }
-
-    fn param(&self, piece: &Piece, param: &ParamSource, anchor: usize) -> u64 {
-        match param {
-            ParamSource::Text(text) => u64::from(piece.texts[text]),
-            ParamSource::FirstEnd => self.series.axis.regular_ends().unwrap_or(0) as u64,
-            ParamSource::Anchor => {
-                let leaf = &self.series.leaves[self.plan.anchor.unwrap_or(0)];
-                word_at(leaf, anchor)
-            }
-            other => unreachable!("{other:?} is no parameter of a contribution"),
-        }
     }
 
     /// Folds the parts of each row's window.
@@ -409,71 +328,38 @@ impl<'a> WindowRun<'a> {
                 }
                 continue;
             }
-            let ranges = scratch.slice::<i64>(2 * n);
-            for (row, pair) in ranges.chunks_exact_mut(2).enumerate() {
+            self.ranges.clear();
+            for row in 0..n {
                 let (from, to) = if side == 0 {
                     (first[row], split[row])
                 } else {
                     (split[row], end[row])
                 };
-                pair.copy_from_slice(&[i64::from(from), i64::from(to.max(from))]);
+                self.ranges.extend([i64::from(from), i64::from(to.max(from))]);
             }
-            self.call_fold(piece, number, range, side == 0, ranges, &targets, scratch);
+            let views = self.plan.anchor.map(|leaf| {
+                let leaf = &self.series.leaves[leaf];
+                self.with_anchor(range.anchors(leaf, side == 0, scratch))
+            });
+            self.call(piece, number, &targets, views.as_deref());
         }
-        if self.plan.guarded {
-            // SAFETY: the last slot of the late part was written for `n` rows.
-            let bits = unsafe {
-                std::slice::from_raw_parts(self.folded[self.folded.len() - 1].cast::<u64>(), n)
-            };
-            self.magnitude |= bits.iter().fold(0, |all, bits| all | bits);
+        match self.plan.guard {
+            Guard::Slot => {
+                // SAFETY: the last slot of the late part was written for `n` rows.
+                let bits = unsafe {
+                    std::slice::from_raw_parts(self.folded[self.folded.len() - 1].cast::<u64>(), n)
+                };
+                self.magnitude |= bits.iter().fold(0, |all, bits| all | bits);
+            }
+            Guard::Leaf(leaf) => {
+                let (from, to) = (first.iter().min(), end.iter().take(n).max());
+                if let (Some(from), Some(to)) = (from, to) {
+                    let positions = *from as usize..*to.max(from) as usize;
+                    self.magnitude |= magnitude(&self.series.leaves[leaf], positions);
+                }
+            }
+            Guard::None => {}
         }
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn call_fold(
-        &mut self,
-        piece: &Piece,
-        number: usize,
-        range: &mut RangeRun,
-        early: bool,
-        ranges: &[i64],
-        targets: &[Target],
-        scratch: &mut Scratch,
-    ) {
-        let main = &piece.plan.loops[number];
-        let len = self.series.axis.len();
-        let views: Vec<View> = self
-            .plan
-            .sources
-            .iter()
-            .zip(main.accesses.iter())
-            .map(|(source, (_, access))| match source {
-                Source::Anchor { leaf, .. } => {
-                    debug_assert_eq!(access.by, By::Range);
-                    range.anchors(&self.series.leaves[*leaf], early, scratch)
-                }
-                Source::Leaf { stream, leaf, .. } => {
-                    self.all[stream].leaves[*leaf].whole(access.nullable, scratch)
-                }
-                Source::Present { stream, .. } => View {
-                    validity: view::bit_rows(self.all[stream].presence(), len, 0, len, scratch),
-                    ..view::nothing()
-                },
-                other => self.source_view(other, &(0..len), 0, access.nullable, scratch),
-            })
-            .collect();
-        let params: Vec<u64> = self.plan.params.iter().map(|p| self.param(piece, p, 0)).collect();
-        let args = Args {
-            views: views.as_ptr(),
-            targets: targets.as_ptr(),
-            params: params.as_ptr(),
-            state: self.carry.as_mut_ptr(),
-            ranges: ranges.as_ptr(),
-            first: 0,
-            rows: (ranges.len() / 2) as u64,
-        };
-        // SAFETY: ranges are positions of the columns, and targets have room for one element each.
-        unsafe { piece.code.call(&piece.plan.loops, number, &args) }
     }
 
     /// Which running totals rows read: before the first position and before the end.
@@ -564,7 +450,7 @@ impl<'a> WindowRun<'a> {
         let len = range.len() as i64;
         let padded = n.next_multiple_of(LANES) as i64;
         let bytes = slot.ty.bytes();
-        if first >= 0 && first + padded <= len {
+        if first >= 0 && first + n as i64 <= len {
             return View {
                 values: memory.as_ptr().wrapping_add((first as usize + PAD) * bytes),
                 len: padded as u64,
@@ -635,19 +521,42 @@ fn fill(at: *mut u8, n: usize, ty: Ty, value: Imm) {
     }
 }
 
-/// An element as a word.
-fn word_at(leaf: &Leaf, position: usize) -> u64 {
-    let bytes = leaf.ty.bytes();
-    let mut word = [0; 8];
-    if position < leaf.len {
-        // SAFETY: an element of the column.
-        let element = unsafe { std::slice::from_raw_parts(leaf.at(position as isize), bytes) };
-        word[..bytes].copy_from_slice(element);
+/// A whole column as a view. Anchors are put in for each call.
+fn whole(
+    source: &Source,
+    nullable: bool,
+    series: &Series,
+    all: &BTreeMap<StreamId, Series>,
+    bits: &mut Scratch,
+) -> View {
+    let len = series.axis.len();
+    match source {
+        Source::Leaf { stream, leaf, .. } => all[stream].leaves[*leaf].whole(nullable, bits),
+        Source::Present { stream, .. } => View {
+            validity: view::bit_rows(all[stream].presence(), len, 0, len, bits),
+            ..view::nothing()
+        },
+        Source::Ends => view::column(series.axis.ends()),
+        Source::Anchor { .. } => view::nothing(),
+        other => unreachable!("{other:?} is nothing that an event contributes"),
     }
-    let word = u64::from_le_bytes(word);
-    if leaf.ty.is_signed() {
-        Imm::int(leaf.ty, word as i64).bits
-    } else {
-        word
+}
+
+fn param(piece: &Piece, param: &ParamSource, series: &Series) -> u64 {
+    match param {
+        ParamSource::Text(text) => u64::from(piece.texts[text]),
+        ParamSource::FirstEnd => series.axis.regular_ends().unwrap_or(0) as u64,
+        other => unreachable!("{other:?} is no parameter of a contribution"),
     }
+}
+
+/// All bits that magnitudes of some 64-bit integers have.
+fn magnitude(leaf: &Leaf, positions: Range<usize>) -> u64 {
+    debug_assert_eq!(leaf.ty.bits(), 64);
+    let at = leaf.at(positions.start as isize).cast::<i64>();
+    // SAFETY: positions of the column, whose elements have 64 bits and the alignment of one.
+    let values = unsafe { std::slice::from_raw_parts(at, positions.len()) };
+    let signed = leaf.ty.is_signed();
+    let bits = |all: u64, v: &i64| all | if signed { v ^ (v >> 63) } else { *v } as u64;
+    values.iter().fold(0, bits)
 }

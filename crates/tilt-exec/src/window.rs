@@ -48,11 +48,22 @@ pub(crate) struct WindowPlan {
     pub(crate) params: Vec<ParamSource>,
     /// The column whose value next to the split is subtracted before anything is added.
     pub(crate) anchor: Option<usize>,
-    /// How many of the slots may overflow, and by what type: their magnitudes are joined in the last slot.
-    pub(crate) guarded: bool,
+    /// How an overflow is noticed.
+    pub(crate) guard: Guard,
     pub(crate) slots: Vec<(Combine, Ty)>,
     /// For people.
     pub(crate) what: String,
+}
+
+/// Where the magnitudes of 64-bit integers are found, whose total may overflow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Guard {
+    /// Nowhere: nothing can overflow.
+    None,
+    /// In a column of the source, as it is.
+    Leaf(usize),
+    /// Joined in the last slot.
+    Slot,
 }
 
 /// How a window is computed; loops by their numbers. Columns of slot `k` are `2k` and `2k + 1`.
@@ -64,6 +75,17 @@ pub(crate) enum Algorithm {
     Prefix { forward: usize },
     /// Both parts of each window.
     Fold { forward: usize, backward: usize },
+}
+
+impl Algorithm {
+    /// The loop that goes forward.
+    pub(crate) fn forward(self) -> usize {
+        match self {
+            Self::Blocks { forward, .. } | Self::Prefix { forward } | Self::Fold { forward, .. } => {
+                forward
+            }
+        }
+    }
 }
 
 /// The positions of a range for a row, and how many there are.
@@ -370,7 +392,7 @@ impl Reduction<'_, '_, '_> {
         &mut self,
         kind: Kind,
         slots: &dyn Fn(&mut StageReads, &mut Body, ValueId, Valid) -> Result<Vec<(Combine, ValueId)>>,
-        guarded: bool,
+        guard: Guard,
         anchor: Option<usize>,
     ) -> Result<Vec<ValueId>> {
         let mut shape = Vec::new();
@@ -422,7 +444,7 @@ impl Reduction<'_, '_, '_> {
             sources,
             params,
             anchor,
-            guarded,
+            guard,
             slots: shape.clone(),
             what: self.what.clone(),
         };
@@ -465,7 +487,7 @@ impl Reduction<'_, '_, '_> {
             let value = body.convert(value, Ty::F64);
             Ok(vec![(op, of(body, value))])
         };
-        let columns = self.window(kind, &slots, false, None)?;
+        let columns = self.window(kind, &slots, Guard::None, None)?;
         let op = match op {
             Combine::Mul => Binary::Mul,
             _ => Binary::Add,
@@ -498,29 +520,57 @@ impl Reduction<'_, '_, '_> {
         } else {
             Ty::I64
         };
-        let guarded = ty.bits() == 64;
+        let guard = match (ty.bits(), self.contributes, self.plain_leaf()?) {
+            (64, Valid::Always, Some(leaf)) => Guard::Leaf(leaf),
+            (64, ..) => Guard::Slot,
+            _ => Guard::None,
+        };
         let slots = move |_: &mut StageReads, body: &mut Body, value: ValueId, _: Valid| {
             let value = body.convert(value, wide);
             let mut slots = vec![(Combine::Add, value)];
-            if guarded {
+            if guard == Guard::Slot {
                 slots.push((Combine::Or, magnitude(body, value)));
             }
             Ok(slots)
         };
-        self.difference(&slots, guarded)
+        self.difference(&slots, guard)
+    }
+
+    /// The leaf that the map merely reads, if it does.
+    fn plain_leaf(&mut self) -> Result<Option<usize>> {
+        let mut leaf = None;
+        let stream = self.stream;
+        self.build(|reads, body, value, _| {
+            if let Inst::Load(access) = body.inst(value)
+                && let Source::Leaf {
+                    leaf: read,
+                    stream: of,
+                    ..
+                } = reads.found().sources[access.index()]
+                && of == stream
+            {
+                leaf = Some(read);
+            }
+            Ok(Sink::Store {
+                columns: Vec::new(),
+                streaming: false,
+            })
+        })?;
+        self.reads.planner.loops.pop();
+        Ok(leaf)
     }
 
     /// A total by subtracting running ones, or by folding.
     fn difference(
         &mut self,
         slots: &dyn Fn(&mut StageReads, &mut Body, ValueId, Valid) -> Result<Vec<(Combine, ValueId)>>,
-        guarded: bool,
+        guard: Guard,
     ) -> Result<ValueId> {
         if self.is_sparse() {
-            let columns = self.window(Kind::Fold, slots, guarded, None)?;
+            let columns = self.window(Kind::Fold, slots, guard, None)?;
             return Ok(self.body.binary(Binary::Add, columns[0], columns[1]));
         }
-        let columns = self.window(Kind::Prefix, slots, guarded, None)?;
+        let columns = self.window(Kind::Prefix, slots, guard, None)?;
         Ok(self.body.binary(Binary::Sub, columns[1], columns[0]))
     }
 
@@ -532,7 +582,7 @@ impl Reduction<'_, '_, '_> {
         let slots = |_: &mut StageReads, body: &mut Body, _: ValueId, _: Valid| {
             Ok(vec![(Combine::Add, body.int(Ty::I64, 1))])
         };
-        let count = self.difference(&slots, false)?;
+        let count = self.difference(&slots, Guard::None)?;
         let zero = self.body.int(Ty::I64, 0);
         let nonempty = self.body.compare(Compare::Gt, count, zero);
         Ok((count, self.body.valid_if(nonempty)))
@@ -561,7 +611,7 @@ impl Reduction<'_, '_, '_> {
             };
             Ok(vec![(op, value)])
         };
-        let columns = self.window(kind, &slots, false, None)?;
+        let columns = self.window(kind, &slots, Guard::None, None)?;
         let op = match op {
             Combine::Max => Binary::Max,
             _ => Binary::Min,

@@ -71,31 +71,37 @@ impl Machine<'_> {
             .zip(0..)
             .map(|(s, k)| self.carry(*s, k))
             .collect();
-        let rows = 0..self.args.rows as i64;
-        self.combine_rows(
-            slots,
-            in_order(rows, backward),
-            &mut carries,
-            Self::write_row,
-        );
+        for range in 0..self.args.rows as i64 {
+            let rows = self.begin_range(range);
+            if range > 0 {
+                carries = slots.iter().map(|s| self.neutral(*s)).collect();
+            }
+            let rows = in_order(rows, backward);
+            self.combine_rows(slots, rows, &mut carries, Self::write_row);
+        }
         for (k, carry) in carries.iter().enumerate() {
             // SAFETY: the state has a word for each slot.
             unsafe { *self.args.state.add(k) = *carry };
         }
     }
 
+    /// The rows of a range, which is the current one from here on.
+    fn begin_range(&mut self, range: i64) -> Range<i64> {
+        self.range = range;
+        // SAFETY: the ranges are pairs, one for each row of the arguments.
+        unsafe {
+            let pair = self.args.ranges.offset(2 * range as isize);
+            *pair..*pair.add(1)
+        }
+    }
+
     fn fold(&mut self, slots: &[Slot], backward: bool) {
         for range in 0..self.args.rows as i64 {
-            // SAFETY: the ranges are pairs, one for each row of the arguments.
-            let (start, end) = unsafe {
-                let pair = self.args.ranges.offset(2 * range as isize);
-                (*pair, *pair.add(1))
-            };
-            self.range = range;
+            let rows = self.begin_range(range);
             let mut totals: Vec<_> = slots.iter().map(|s| self.neutral(*s)).collect();
             self.combine_rows(
                 slots,
-                in_order(start..end, backward),
+                in_order(rows, backward),
                 &mut totals,
                 |_, _, _| {},
             );

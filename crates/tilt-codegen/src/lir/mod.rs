@@ -212,7 +212,7 @@ pub enum By {
     Index,
     /// The one that a computed value names: only `lookup` reads it.
     Table,
-    /// The one of the range's number: the same for all rows of a range. Folds only.
+    /// The one of the range's number: the same for all rows of a range. Scans and folds only.
     Range,
 }
 
@@ -343,8 +343,8 @@ pub enum Sink {
         /// Past the caches, because nothing reads the result soon. Targets must be aligned to a vector.
         streaming: bool,
     },
-    /// Column `k` of row `i` gets slot `k` combined over the rows `0 ..= i` (`i ..` going backward) and the carry in the state, which is
-    /// then that of all rows.
+    /// Column `k` of row `i` gets slot `k` combined over the rows of its range up to `i` (from `i` on going backward). The first range begins with the
+    /// carry in the state, all others with the neutral element; then the state is that of the last.
     Scan {
         /// What is combined.
         slots: Vec<Slot>,

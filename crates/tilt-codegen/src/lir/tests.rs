@@ -433,8 +433,8 @@ mod rules {
             ))
         };
         verify(&l("fold add %0")).unwrap();
-        for sink in ["store %0", "scan add %0"] {
-            assert_eq!(violations(&l(sink)), ["access `r`: only a fold has ranges"]);
+        for sink in ["store %0"] {
+            assert_eq!(violations(&l(sink)), ["access `r`: only scans and folds have ranges"]);
         }
     }
 
@@ -643,6 +643,7 @@ mod rules {
 }
 
 mod runs {
+    use crate::lir::Sink;
     use std::ptr;
 
     use super::parsed;
@@ -826,14 +827,21 @@ mod runs {
         );
         let params: Vec<_> = call.params.iter().map(|imm| imm.bits).collect();
         let mut state = call.state.to_vec();
+        // A scan of all rows, unless ranges are given.
+        let all = [[0, rows as i64]];
+        let ranges = match l.sink {
+            Sink::Scan { .. } if call.ranges.is_empty() => &all[..],
+            _ => call.ranges,
+        };
+        let stores = matches!(l.sink, Sink::Store { .. });
         let args = Args {
             views: views.as_ptr(),
             targets: targets.as_ptr(),
             params: params.as_ptr(),
             state: state.as_mut_ptr(),
-            ranges: call.ranges.as_ptr().cast(),
+            ranges: ranges.as_ptr().cast(),
             first: call.first,
-            rows: rows as u64,
+            rows: if stores { rows } else { ranges.len() } as u64,
         };
         // SAFETY: there is a view for each access, a target for each column and a word for each parameter; the lengths are true.
         unsafe { interpret(&l, &raw const args) };

@@ -224,7 +224,7 @@ impl Verifier<'_> {
 
     fn accesses(&mut self) {
         let l = self.l;
-        let is_fold = matches!(l.sink, Sink::Fold { .. });
+        let stores = matches!(l.sink, Sink::Store { .. });
         for (_, access) in l.accesses.iter() {
             self.place = format!("access `{}`", access.name);
             self.require(
@@ -232,10 +232,13 @@ impl Verifier<'_> {
                 "a table is not nullable: validity belongs to rows",
             );
             self.require(
-                !(access.by == By::Index && is_fold),
+                !(access.by == By::Index && matches!(l.sink, Sink::Fold { .. })),
                 "a fold has no index column",
             );
-            self.require(access.by != By::Range || is_fold, "only a fold has ranges");
+            self.require(
+                access.by != By::Range || !stores,
+                "only scans and folds have ranges",
+            );
         }
     }
 

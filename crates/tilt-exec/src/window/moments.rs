@@ -3,7 +3,7 @@
 //! The anchor is the contribution next to the split, a member of the sample, which keeps the shifted formulas well conditioned
 //! (`docs/ir.md`). Every expression here is evaluated in the order that page writes it.
 
-use super::{Binary, Body, By, Combine, Compare, Inst, Kind, ParamSource, Part, Reduction, Result, Source, StageReads, Term, Ty, Unary, Unsupported, Valid, ValueId};
+use super::{Binary, Body, By, Combine, Compare, Guard, Kind, Part, Reduction, Result, Source, StageReads, Term, Ty, Unary, Unsupported, Valid, ValueId};
 
 /// Count, mean and central sums of a window.
 pub(super) struct Moments {
@@ -26,6 +26,7 @@ impl Reduction<'_, '_, '_> {
             return Err(Unsupported("running moments".into()));
         }
         let leaf = self.plain_leaf()?;
+        let leaf = leaf.ok_or_else(|| Unsupported("moments of a computed value".into()))?;
         let kind = if self.is_sparse() {
             Kind::Fold
         } else {
@@ -34,19 +35,15 @@ impl Reduction<'_, '_, '_> {
         let (range, stream) = (self.range, self.stream);
         let ty = self.reads.planner.facts[&stream].leaves[leaf].ty;
         let slots = move |reads: &mut StageReads, body: &mut Body, value: ValueId, _: Valid| {
-            let anchor = if kind == Kind::Fold {
-                // Which of the two it is, the caller decides by the direction of the fold.
-                let source = Source::Anchor {
-                    range,
-                    stream,
-                    leaf,
-                    early: false,
-                };
-                let access = reads.access(body, source, "anchor", ty, By::Range, false);
-                body.load(access)
-            } else {
-                reads.param(body, "anchor", ty, ParamSource::Anchor)
+            // Which of the two anchors it is, the direction of the loop decides.
+            let source = Source::Anchor {
+                range,
+                stream,
+                leaf,
+                early: false,
             };
+            let access = reads.access(body, source, "anchor", ty, By::Range, false);
+            let anchor = body.load(access);
             let (value, anchor) = (body.convert(value, Ty::F64), body.convert(anchor, Ty::F64));
             let d = body.binary(Binary::Sub, value, anchor);
             let d2 = body.binary(Binary::Mul, d, d);
@@ -59,30 +56,12 @@ impl Reduction<'_, '_, '_> {
             }
             Ok(powers.into_iter().map(|p| (Combine::Add, p)).collect())
         };
-        let columns = self.window(kind, &slots, false, Some(leaf))?;
+        let columns = self.window(kind, &slots, Guard::None, Some(leaf))?;
         let sides: [Vec<ValueId>; 2] = [0, 1].map(|side| columns.iter().copied().skip(side).step_by(2).collect());
         let [early, late] = sides;
         let early = self.part(early, leaf, true)?;
         let late = self.part(late, leaf, false)?;
         Ok(self.merge(&early, &late))
-    }
-
-    /// The leaf that the map merely reads.
-    fn plain_leaf(&mut self) -> Result<usize> {
-        let mut leaf = None;
-        self.build(|reads, body, value, _| {
-            if let Inst::Load(access) = body.inst(value)
-                && let Source::Leaf { leaf: l, .. } = reads.found().sources[tilt_ir::Id::index(*access)]
-            {
-                leaf = Some(l);
-            }
-            Ok(super::Sink::Store {
-                columns: Vec::new(),
-                streaming: false,
-            })
-        })?;
-        self.reads.planner.loops.pop();
-        leaf.ok_or_else(|| Unsupported("moments of a computed value".into()))
     }
 
     /// The sums of one part with their count and anchor.

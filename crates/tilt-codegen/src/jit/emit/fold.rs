@@ -83,6 +83,15 @@ impl Emitter<'_> {
     fn range(&mut self) {
         self.label("range");
         self.line("  %r = phi i64 [ 0, %entry ], [ %r.next, %finish ]");
+        self.range_bounds();
+        self.line("  %full = and i64 %n, -8");
+        self.line("  %quads = and i64 %n, -32");
+        let any = self.def("icmp ne i64 %quads, 0");
+        self.branch(&any, "quad", "groups");
+    }
+
+    /// Loads range `%r`: rows `%lo ..  %hi`, `%n` of them.
+    pub(super) fn range_bounds(&mut self) {
         let alias = self.reads();
         self.line("  %pair = shl i64 %r, 1");
         let at = self.element("i64", "%ranges", "%pair");
@@ -93,10 +102,6 @@ impl Emitter<'_> {
         self.line(format_args!(
             "  %n = call i64 @llvm.smax.i64(i64 {rows}, i64 0)"
         ));
-        self.line("  %full = and i64 %n, -8");
-        self.line("  %quads = and i64 %n, -32");
-        let any = self.def("icmp ne i64 %quads, 0");
-        self.branch(&any, "quad", "groups");
     }
 
     /// The row in lane 0 of the group that begins `done` rows into the range.
@@ -109,7 +114,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn whole_group(&mut self, done: &str, backward: bool) -> Group {
+    pub(super) fn whole_group(&mut self, done: &str, backward: bool) -> Group {
         Group {
             base: self.base(done, backward),
             shape: Shape::Whole,
@@ -200,6 +205,13 @@ impl Emitter<'_> {
     /// Rows that fill no group. Nothing else of their group may be read.
     fn partial(&mut self, slots: &[Slot], accumulators: &[Accumulator], backward: bool) {
         self.label("partial");
+        let group = self.partial_group(backward);
+        self.one_group(slots, accumulators, &group, "partial");
+        self.line("  br label %finish");
+    }
+
+    /// The rows of a range that fill no whole group.
+    pub(super) fn partial_group(&mut self, backward: bool) -> Group {
         let rest = self.def("and i64 %n, 7");
         let base = self.base("%full", backward);
         let (first, skip, anchor) = if backward {
@@ -218,13 +230,11 @@ impl Emitter<'_> {
             let rest = self.splat(&rest, Ty::I64);
             self.def(format_args!("icmp ult {lanes}, {rest}"))
         };
-        let group = Group {
+        Group {
             base,
             shape: Shape::Partial { first, last, skip },
             live: Some(Live { mask, anchor }),
-        };
-        self.one_group(slots, accumulators, &group, "partial");
-        self.line("  br label %finish");
+        }
     }
 
     /// Adds one group to the accumulators `%stage.k`, giving `%stage.k.next`.

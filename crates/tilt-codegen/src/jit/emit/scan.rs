@@ -5,7 +5,7 @@
 
 use super::{
     Emitter, Value,
-    memory::{Group, Live, Shape},
+    memory::{Group, Live},
     scalar, splat_literal, vector,
 };
 use crate::lir::{Combine, LANES, Slot, Ty};
@@ -25,34 +25,58 @@ const BACKWARD: [[u32; LANES]; 3] = [
 ];
 
 impl Emitter<'_> {
-    /// Whole groups in a loop, then the rows that fill none: only those need masks.
+    /// For each range whole groups in a loop, then the rows that fill none: only those need masks.
+    ///
+    /// ```text
+    /// range -> loop* -> rest -> [tail] -> range.end -> range | exit
+    /// ```
     pub(super) fn scan(&mut self, slots: &[Slot], backward: bool) {
         for (k, slot) in slots.iter().enumerate() {
             self.read_carry(k, self.lp.ty(slot.value));
         }
-        self.line("  %full = and i64 %rows, -8");
+        let some = self.def("icmp ne i64 %rows, 0");
+        self.branch(&some, "range", "exit");
+        self.label("range");
+        self.line("  %r = phi i64 [ 0, %entry ], [ %r.next, %range.end ]");
+        for (k, slot) in slots.iter().enumerate() {
+            let ty = self.lp.ty(slot.value);
+            let (full, neutral) = (vector(ty), splat_literal(slot.op.neutral(ty)));
+            let (begin, given) = (carry("range", k), carry("given", k));
+            self.line(format_args!(
+                "  {begin} = phi {full} [ {given}, %entry ], [ {neutral}, %range.end ]"
+            ));
+        }
+        self.range_bounds();
+        self.line("  %full = and i64 %n, -8");
         let some = self.def("icmp ne i64 %full, 0");
         self.branch(&some, "loop", "rest");
+
         self.label("loop");
-        self.line("  %done = phi i64 [ 0, %entry ], [ %done.next, %loop ]");
-        self.merge_carries(slots, "loop", ("entry", "entry"), ("loop.next", "loop"));
-        let whole = self.scan_group("%done", backward, false);
+        self.line("  %done = phi i64 [ 0, %range ], [ %done.next, %loop ]");
+        self.merge_carries(slots, "loop", ("range", "range"), ("loop.next", "loop"));
+        let whole = self.whole_group("%done", backward);
         self.scan_slots(slots, &whole, backward, "loop");
         self.line("  %done.next = add nuw i64 %done, 8");
         let more = self.def("icmp ult i64 %done.next, %full");
         self.branch(&more, "loop", "rest");
 
         self.label("rest");
-        self.merge_carries(slots, "rest", ("entry", "entry"), ("loop.next", "loop"));
-        let some = self.def("icmp ult i64 %full, %rows");
-        self.branch(&some, "tail", "exit");
+        self.merge_carries(slots, "rest", ("range", "range"), ("loop.next", "loop"));
+        let some = self.def("icmp ult i64 %full, %n");
+        self.branch(&some, "tail", "range.end");
         self.label("tail");
-        let tail = self.scan_group("%full", backward, true);
+        let tail = self.partial_group(backward);
         self.scan_slots(slots, &tail, backward, "rest");
-        self.line("  br label %exit");
+        self.line("  br label %range.end");
+
+        self.label("range.end");
+        self.merge_carries(slots, "end", ("rest", "rest"), ("rest.next", "tail"));
+        self.line("  %r.next = add nuw i64 %r, 1");
+        let more = self.def("icmp ult i64 %r.next, %rows");
+        self.branch(&more, "range", "exit");
 
         self.label("exit");
-        self.merge_carries(slots, "exit", ("rest", "rest"), ("rest.next", "tail"));
+        self.merge_carries(slots, "exit", ("given", "entry"), ("end", "range.end"));
         for (k, slot) in slots.iter().enumerate() {
             self.write_carry(k, self.lp.ty(slot.value));
         }
@@ -70,59 +94,40 @@ impl Emitter<'_> {
         }
     }
 
-    /// The group that begins `done` rows into the order. Rows past either end can be read and written, but do not count.
-    fn scan_group(&mut self, done: &str, backward: bool, partial: bool) -> Group {
-        let base = if backward {
-            let left = self.def(format_args!("sub i64 %rows, {done}"));
-            self.def(format_args!("sub i64 {left}, 8"))
-        } else {
-            done.to_owned()
-        };
-        let live = partial.then(|| {
-            if backward {
-                self.rows_from_start(&base)
-            } else {
-                self.rows_below_end(&base)
-            }
-        });
-        let shape = if backward {
-            Shape::Whole
-        } else {
-            Shape::Aligned
-        };
-        Group { base, shape, live }
-    }
-
-    /// The lanes from row `base` on that are not negative; the last always is.
-    fn rows_from_start(&mut self, base: &str) -> Live {
-        let rows = self.rows_from(base);
-        let mask = self.def(format_args!("icmp sge <8 x i64> {rows}, zeroinitializer"));
-        let anchor = LANES - 1;
-        Live { mask, anchor }
-    }
-
     /// Scans one group, from the carries `%stage.k` to `%stage.next.k`.
     fn scan_slots(&mut self, slots: &[Slot], group: &Group, backward: bool, stage: &str) {
         let body = self.body(group);
-        let (lead, last) = if backward {
-            (LANES - 1, 0)
-        } else {
-            (0, LANES as u32 - 1)
-        };
+        let last = if backward { 0 } else { LANES as u32 - 1 };
         for (k, slot) in slots.iter().enumerate() {
             let (op, ty) = (slot.op, self.lp.ty(slot.value));
             let counted = self.or_neutral(op, ty, &body[slot.value], group);
             let scanned = self.scan_lanes(op, ty, counted, backward);
             let before = carry(stage, k);
             let out = self.combine(op, ty, LANES, &before, &scanned);
-            self.check_target(k, &group.base, LANES, lead);
-            self.store_vector(ty, &format!("%out.{k}"), &group.base, &out, false);
+            let target = format!("%out.{k}");
+            match &group.live {
+                Some(Live { mask, .. }) => self.store_live(ty, &target, &group.base, &out, mask),
+                None => {
+                    self.check_target(k, &group.base, LANES, 0);
+                    self.store_vector(ty, &target, &group.base, &out, false);
+                }
+            }
             let total = self.shuffle(ty, LANES, &scanned, "poison", &[last; LANES]);
             let after = self.combine(op, ty, LANES, &before, &total);
             let (name, full) = (carry(&format!("{stage}.next"), k), vector(ty));
             // A copy under a name that a phi can spell.
             self.line(format_args!("  {name} = freeze {full} {after}"));
         }
+    }
+
+    /// Stores the lanes that count.
+    fn store_live(&mut self, ty: Ty, base: &str, row: &str, value: &str, mask: &str) {
+        let at = self.element(scalar(ty), base, row);
+        let (full, suffix, align) = (vector(ty), self.mangled(ty), ty.bytes());
+        let alias = self.writes();
+        self.line(format_args!(
+            "  call void @llvm.masked.store.{suffix}.p0({full} {value}, ptr {at}, i32 {align}, <8 x i1> {mask}){alias}"
+        ));
     }
 
     fn scan_lanes(&mut self, op: Combine, ty: Ty, value: Value, backward: bool) -> Value {
@@ -181,7 +186,7 @@ impl Emitter<'_> {
         let full = vector(ty);
         self.line(format_args!(
             "  {} = freeze {full} {spread}",
-            carry("entry", k)
+            carry("given", k)
         ));
     }
 

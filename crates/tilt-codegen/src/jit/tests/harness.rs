@@ -252,14 +252,22 @@ pub(super) fn run(lp: &Loop, module: &Module, inputs: &[Column], call: &mut Call
             len: rows.next_multiple_of(LANES) as u64,
         })
         .collect();
+    // A scan of all rows, unless ranges are given.
+    let all = [0, rows as i64];
+    let scans = matches!(lp.sink, Sink::Scan { .. });
+    let (ranges, counted) = match (scans, call.ranges.len()) {
+        (true, 0) => (all.as_ptr(), 1),
+        (true, n) => (call.ranges.as_ptr(), n / 2),
+        (false, _) => (call.ranges.as_ptr(), rows),
+    };
     let args = Args {
         views: views.as_ptr(),
         targets: targets.as_ptr(),
         params: call.params.as_ptr(),
         state: call.state.as_mut_ptr(),
-        ranges: call.ranges.as_ptr(),
+        ranges,
         first: call.first,
-        rows: rows as u64,
+        rows: counted as u64,
     };
     // SAFETY: buffers have room for a group on either side.
     unsafe { module.kernel(0)(&raw const args) };
