@@ -52,6 +52,16 @@ pub struct Args {
     pub first: i64,
     /// How many rows; of a scan or fold, how many ranges.
     pub rows: u64,
+    /// What will be read soon, from where row 0 is computed: the loop asks memory for `ahead + i * step` when it computes row `i`. Any address will do.
+    pub ahead: *const u8,
+    /// Bytes of it a row.
+    pub step: u64,
+}
+
+/// Something to point `ahead` at when nothing is to be fetched, with a `step` of zero.
+pub fn nothing_ahead() -> *const u8 {
+    static NOTHING: u64 = 0;
+    (&raw const NOTHING).cast()
 }
 
 /// A compiled loop.

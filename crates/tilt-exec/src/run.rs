@@ -393,6 +393,8 @@ impl<'a> StageRun<'a> {
             .collect();
         let params: Vec<u64> = self.stage.params.iter().map(|p| self.param(p, ranges)).collect();
         let targets: Vec<Target> = self.targets.iter().map(|t| t.target(at)).collect();
+        let ahead = windows.iter().find_map(WindowRun::ahead);
+        let (ahead, step) = ahead.unwrap_or((tilt_codegen::abi::nothing_ahead(), 0));
         let args = Args {
             views: views.as_ptr(),
             targets: targets.as_ptr(),
@@ -401,6 +403,8 @@ impl<'a> StageRun<'a> {
             ranges: std::ptr::null(),
             first: rows.start as i64,
             rows: rows.len() as u64,
+            ahead,
+            step,
         };
         // SAFETY: views cover the rows up to a whole group, and targets have room for as many.
         unsafe {

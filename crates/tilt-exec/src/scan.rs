@@ -272,6 +272,18 @@ impl<'a> WindowRun<'a> {
         views.collect()
     }
 
+    /// What the next chunk reads first: an address and the bytes of a position.
+    pub(crate) fn ahead(&self) -> Option<(*const u8, u64)> {
+        let view = self.views.first()?;
+        let access = self.plan.sources.first()?;
+        let bytes = match access {
+            Source::Leaf { leaf, .. } => self.series.leaves.get(*leaf)?.ty.bytes(),
+            _ => return None,
+        };
+        let at = view.values.wrapping_add(self.scanned * bytes);
+        (self.scanned < self.series.axis.len()).then_some((at, bytes as u64))
+    }
+
     /// Calls a loop over `self.ranges`.
     fn call(&mut self, piece: &Piece, number: usize, targets: &[Target], views: Option<&[View]>) {
         let args = Args {
@@ -282,6 +294,8 @@ impl<'a> WindowRun<'a> {
             ranges: self.ranges.as_ptr(),
             first: 0,
             rows: (self.ranges.len() / 2) as u64,
+            ahead: tilt_codegen::abi::nothing_ahead(),
+            step: 0,
         };
         // SAFETY: ranges are positions of the columns, of which the views show all, and targets have room for them.
         unsafe { piece.code.call(&piece.plan.loops, number, &args) }
@@ -550,13 +564,16 @@ fn param(piece: &Piece, param: &ParamSource, series: &Series) -> u64 {
     }
 }
 
-/// All bits that magnitudes of some 64-bit integers have.
+/// Bits above which no magnitude of some 64-bit integers has any.
 fn magnitude(leaf: &Leaf, positions: Range<usize>) -> u64 {
     debug_assert_eq!(leaf.ty.bits(), 64);
     let at = leaf.at(positions.start as isize).cast::<i64>();
     // SAFETY: positions of the column, whose elements have 64 bits and the alignment of one.
     let values = unsafe { std::slice::from_raw_parts(at, positions.len()) };
-    let signed = leaf.ty.is_signed();
-    let bits = |all: u64, v: &i64| all | if signed { v ^ (v >> 63) } else { *v } as u64;
-    values.iter().fold(0, bits)
+    if leaf.ty.is_signed() {
+        // A number and its double first differ above its magnitude: cheaper than its absolute value.
+        values.iter().fold(0, |all, v| all | (v ^ (v << 1)) as u64) >> 1
+    } else {
+        values.iter().fold(0, |all, v| all | *v as u64)
+    }
 }

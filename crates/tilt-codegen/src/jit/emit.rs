@@ -51,7 +51,7 @@ pub(super) fn symbol(index: usize, lp: &Loop) -> String {
 /// 512-bit vectors are asked for because LLVM otherwise splits them on the first CPUs with AVX-512; elsewhere the attribute means nothing.
 const PRELUDE: &str = r#"%View = type { ptr, ptr, ptr, i64, i64 }
 %Target = type { ptr, ptr, i64 }
-%Args = type { ptr, ptr, ptr, ptr, ptr, i64, i64 }
+%Args = type { ptr, ptr, ptr, ptr, ptr, i64, i64, ptr, i64 }
 attributes #0 = { nounwind "prefer-vector-width"="512" }
 attributes #1 = { nounwind willreturn memory(none) }
 !0 = distinct !{!0, !"tilt"}
@@ -216,6 +216,8 @@ impl<'a> Emitter<'a> {
         }
         self.field("%args", "%Args", 0, 5, "i64", "first");
         self.field("%args", "%Args", 0, 6, "i64", "rows");
+        self.field("%args", "%Args", 0, 7, "ptr", "ahead");
+        self.field("%args", "%Args", 0, 8, "i64", "step");
         for access in 0..self.lp.accesses.len() {
             for (field, name) in ["values", "validity", "index"].into_iter().enumerate() {
                 let name = format!("{name}.{access}");
@@ -244,6 +246,15 @@ impl<'a> Emitter<'a> {
                 id.index()
             ));
         }
+    }
+
+    /// Asks memory for what is read after the loop, a part of it for each row.
+    fn fetch_ahead(&mut self, row: &str) {
+        let offset = self.def(format_args!("mul i64 {row}, %step"));
+        let at = self.element("i8", "%ahead", &offset);
+        self.line(format_args!(
+            "  call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 2, i32 1)"
+        ));
     }
 
     /// Names a field of the `element`-th struct of an array.

@@ -763,6 +763,8 @@ mod runs {
         ranges: ptr::null(),
         first: 0,
         rows: 0,
+        ahead: ptr::null(),
+        step: 0,
     };
 
     /// A view of plain values.
@@ -842,6 +844,8 @@ mod runs {
             ranges: ranges.as_ptr().cast(),
             first: call.first,
             rows: if stores { rows } else { ranges.len() } as u64,
+            ahead: ptr::null(),
+            step: 0,
         };
         // SAFETY: there is a view for each access, a target for each column and a word for each parameter; the lengths are true.
         unsafe { interpret(&l, &raw const args) };

@@ -69,6 +69,9 @@ impl Emitter<'_> {
 
     /// Computes and stores groups that follow each other.
     fn store_groups(&mut self, columns: &[Store], streaming: bool, groups: &[Group]) {
+        for group in groups {
+            self.fetch_ahead(&group.base);
+        }
         let bodies: Vec<_> = groups.iter().map(|group| self.body(group)).collect();
         let first = &groups[0].base;
         for (k, column) in columns.iter().enumerate() {

@@ -268,6 +268,8 @@ pub(super) fn run(lp: &Loop, module: &Module, inputs: &[Column], call: &mut Call
         ranges,
         first: call.first,
         rows: counted as u64,
+        ahead: crate::abi::nothing_ahead(),
+        step: 0,
     };
     // SAFETY: buffers have room for a group on either side.
     unsafe { module.kernel(0)(&raw const args) };

@@ -413,6 +413,8 @@ fn fold_guarded(ty: Ty, module: &super::super::Module, rows: usize, at_end: bool
         ranges: ranges.as_ptr(),
         first: 0,
         rows: 1,
+        ahead: crate::abi::nothing_ahead(),
+        step: 0,
     };
     // SAFETY: the rows of the range exist.
     unsafe { module.kernel(0)(&raw const args) };

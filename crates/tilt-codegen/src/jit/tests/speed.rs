@@ -96,6 +96,8 @@ fn time(lp: &Loop, kernel: crate::abi::Kernel, rows: usize) -> f64 {
         } else {
             rows as u64
         },
+        ahead: crate::abi::nothing_ahead(),
+        step: 0,
     };
     let mut best = f64::INFINITY;
     for _ in 0..40_000_000 / rows {

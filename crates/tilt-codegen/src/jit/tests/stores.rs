@@ -535,6 +535,8 @@ fn a_row_reads_what_earlier_ones_stored() {
             ranges: std::ptr::null(),
             first: 0,
             rows: 50,
+            ahead: crate::abi::nothing_ahead(),
+            step: 0,
         };
         // SAFETY: rows 0..50 of all columns exist.
         unsafe { module.kernel(0)(&raw const args) };
