@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use arrow_array::{Array, ArrayRef, UInt32Array, cast::AsArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use tilt_data::{Column, SnapshotBuffer, TimeColumns, dtype::to_arrow};
-use tilt_interp::{Options, run_buffers};
+use tilt_interp::{Functions, Options, run_buffers};
 use tilt_ir::{DType, Program, Span, StreamId};
 
 use crate::{
@@ -79,7 +79,7 @@ fn try_loops(
         return Ok(None);
     };
     let part = options.part.unwrap_or(Span::new(i64::MIN, i64::MAX));
-    match pieces(program, plan, code, &buffers, run, scope, part) {
+    match pieces(program, plan, code, &buffers, run, scope, part, &options.functions) {
         Ok((series, dictionary)) => {
             let output = assemble(program, inputs, plan, &series, &dictionary);
             output.map(Some).map_err(|e| Error::Internal(e.to_string()))
@@ -123,6 +123,7 @@ fn scope(program: &Program, plan: &Plan, run: Span) -> Option<Span> {
     (cells <= MAX_CELLS).then_some(scope)
 }
 
+#[allow(clippy::too_many_arguments)]
 fn pieces(
     program: &Program,
     plan: &Plan,
@@ -131,6 +132,7 @@ fn pieces(
     run: Span,
     scope: Span,
     part: Span,
+    functions: &Functions,
 ) -> Result<(Series, Dictionary), Trouble> {
     let texts: Vec<&ArrayRef> = buffers
         .values()
@@ -149,6 +151,8 @@ fn pieces(
         scope,
         part,
         texts: &dictionary.codes,
+        words: &dictionary.words,
+        functions,
     };
     let output = piece.evaluate(series)?;
     Ok((output, dictionary))

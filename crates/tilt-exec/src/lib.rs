@@ -13,6 +13,7 @@
 //!
 //! What loops cannot compute yet is run by the interpreter, and [`Compiled::explain`] says so.
 
+mod call;
 mod code;
 mod cursor;
 mod error;

@@ -3,15 +3,16 @@
 //! Every temporal expression is a **stage**: the rows of its clock, and one loop that computes them. What the loop reads is a list of [`Source`]s, parallel to its
 //! accesses: columns of earlier stages found by a [`Locate`], results of windows, instants. `run` turns each into a pointer for a chunk of rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use tilt_codegen::{
     lir::{Loop, Sink, Store},
     lower::{Body, Lowering, Term, Unsupported, Valid},
 };
-use tilt_ir::{Clock, Edge, Id, Overlap, Program, Source as ClockSource, StreamId, Temporal, Timeline, Timelines};
+use tilt_ir::{Clock, DType, Edge, ExprId, Id, Overlap, Program, Source as ClockSource, StreamId, Temporal, Timeline, Timelines};
 
 use crate::{
+    call::CallPlan,
     facts::{AxisFacts, LeafFacts, SeriesFacts},
     reads::StageReads,
     window::{RangePlan, WindowPlan},
@@ -35,6 +36,8 @@ pub(crate) struct Stage {
     pub(crate) locates: Vec<Locate>,
     pub(crate) ranges: Vec<RangePlan>,
     pub(crate) windows: Vec<WindowPlan>,
+    /// External functions, in an order in which a call needs only those before it.
+    pub(crate) calls: Vec<CallPlan>,
     /// What each access of the main loop reads.
     pub(crate) sources: Vec<Source>,
     /// What each parameter of the main loop is.
@@ -115,6 +118,8 @@ pub(crate) enum Source {
     Ends,
     /// An edge of the event found.
     Edge { stream: StreamId, locate: usize, edge: Edge },
+    /// A result of an external function.
+    Call(usize),
     /// A result of a window.
     Window { window: usize, column: usize },
     /// Where a window begins, as a position.
@@ -155,18 +160,17 @@ pub(crate) fn plan(
         timelines: &timelines,
         facts: inputs.clone(),
         loops: Vec::new(),
+        stages: Vec::new(),
+        maps: HashMap::new(),
     };
-    let mut stages: Vec<Stage> = Vec::new();
     for (id, temporal) in program.temporals() {
-        let stage = planner
-            .stage(id, temporal, &stages)
+        planner
+            .stage(id, temporal)
             .map_err(|Unsupported(what)| Unsupported(format!("{what} in ~{}", temporal.name)))?;
-        planner.facts.insert(id, stage.facts.clone());
-        stages.push(stage);
     }
     Ok(Plan {
         slack: slack(program),
-        stages,
+        stages: planner.stages,
         loops: planner.loops,
     })
 }
@@ -176,77 +180,121 @@ pub(crate) struct Planner<'a> {
     pub(crate) timelines: &'a Timelines,
     pub(crate) facts: BTreeMap<StreamId, SeriesFacts>,
     pub(crate) loops: Vec<Loop>,
+    /// Every stage comes after those that it reads.
+    stages: Vec<Stage>,
+    /// Maps that are stages, by the source of their window.
+    maps: HashMap<(StreamId, ExprId), StreamId>,
+}
+
+/// What a stage computes.
+struct Definition<'d, 'p> {
+    stream: StreamId,
+    name: &'d str,
+    clock: &'d Clock,
+    dtype: &'p DType,
+    body: ExprId,
 }
 
 impl<'p> Planner<'p> {
-    fn stage(
-        &mut self,
-        id: StreamId,
-        temporal: &'p Temporal,
-        earlier: &[Stage],
-    ) -> Result<Stage, Unsupported> {
-        let domain = self.domain(id, temporal, earlier)?;
+    fn stage(&mut self, stream: StreamId, temporal: &'p Temporal) -> Result<(), Unsupported> {
+        let domain = self.domain(stream, temporal);
+        self.define(
+            &Definition {
+                stream,
+                name: &temporal.name,
+                clock: &temporal.clock,
+                dtype: &temporal.dtype,
+                body: temporal.body,
+            },
+            domain,
+        )
+    }
+
+    /// The hidden stream of a map: its value at each event of `source`, φ where there is none. Its number is one that the program does not use; it is
+    /// on the timeline of `source`.
+    pub(crate) fn map_stage(&mut self, source: StreamId, map: ExprId) -> Result<StreamId, Unsupported> {
+        if let Some(known) = self.maps.get(&(source, map)) {
+            return Ok(*known);
+        }
+        let stream = StreamId::new(self.program.streams.len() + self.maps.len());
+        // Taken before maps inside this one take theirs.
+        self.maps.insert((source, map), stream);
+        let program = self.program;
+        self.define(
+            &Definition {
+                stream,
+                name: &format!("{}_map", program.streams[source].name()),
+                clock: &Clock::At(source),
+                dtype: program.dtype(map),
+                body: map,
+            },
+            Domain::On(source),
+        )?;
+        Ok(stream)
+    }
+
+    /// Adds a stage.
+    fn define(&mut self, what: &Definition<'_, 'p>, domain: Domain) -> Result<(), Unsupported> {
         let axis = self.axis(&domain);
         let program = self.program;
-        let reads = StageReads::new(self, id, temporal, &domain, axis.clone());
+        let reads = StageReads::new(self, what.stream, what.dtype, &domain, axis.clone());
         let mut lowering = Lowering::new(program, reads);
         let mut body = Body::default();
-        let value = lowering.lower(&mut body, temporal.body)?;
-        let alive = lowering.reads.alive(&mut body, temporal)?;
-        let (columns, leaves, nullable) = store(&mut body, &temporal.name, value, alive);
+        let value = lowering.lower(&mut body, what.body)?;
+        let alive = lowering.reads.alive(&mut body, what.clock, what.body)?;
+        let (columns, leaves, nullable) = store(&mut body, what.name, value, alive);
         let reads = lowering.reads.finish(nullable)?;
         let sink = Sink::Store {
             columns,
             streaming: false,
         };
-        let main = body.finish(temporal.name.clone(), reads.lanes, sink);
+        let main = body.finish(what.name, reads.lanes, sink);
         let sources = main.accesses.iter().map(|a| reads.sources[a.index()].clone());
         let params = main.params.iter().map(|p| reads.params[p.index()].clone());
         let (sources, params) = (sources.collect(), params.collect());
         self.loops.push(main.body);
-        Ok(Stage {
-            stream: id,
-            name: temporal.name.clone(),
+        let facts = SeriesFacts {
+            axis,
+            leaves,
+            record: matches!(what.dtype, DType::Record(_)),
+            nullable,
+        };
+        self.facts.insert(what.stream, facts.clone());
+        self.stages.push(Stage {
+            stream: what.stream,
+            name: what.name.to_owned(),
             domain,
             locates: reads.locates,
             ranges: reads.ranges,
             windows: reads.windows,
+            calls: reads.calls,
             sources,
             params,
             main: self.loops.len() - 1,
-            facts: SeriesFacts {
-                axis,
-                leaves,
-                record: matches!(temporal.dtype, tilt_ir::DType::Record(_)),
-                nullable,
-            },
-        })
+            facts,
+        });
+        Ok(())
     }
 
-    fn domain(
-        &self,
-        id: StreamId,
-        temporal: &Temporal,
-        earlier: &[Stage],
-    ) -> Result<Domain, Unsupported> {
-        if let Clock::Every { period, offset } = temporal.clock {
-            return Ok(Domain::Grid { period, offset });
-        }
+    fn domain(&self, id: StreamId, temporal: &Temporal) -> Domain {
         let sources: &[ClockSource] = match &temporal.clock {
-            Clock::At(stream) => {
-                return Ok(Domain::On(*stream));
+            Clock::Every { period, offset } => {
+                return Domain::Grid {
+                    period: *period,
+                    offset: *offset,
+                };
             }
+            Clock::At(stream) => return Domain::On(*stream),
             Clock::OnChange(sources) => sources,
-            Clock::Every { .. } => unreachable!("handled above"),
         };
         if self.timelines.aligned(&temporal.clock).is_some() {
-            return Ok(Domain::On(sources[0].stream()));
+            return Domain::On(sources[0].stream());
         }
         let twin = match self.timelines.of(id) {
             Timeline::Own(first) if first != id => Some(first),
             _ => None,
         };
-        let twin = twin.filter(|t| earlier.iter().any(|s| s.stream == *t));
+        let twin = twin.filter(|t| self.stages.iter().any(|s| s.stream == *t));
         let mut groups: Vec<GroupPlan> = Vec::new();
         for source in sources {
             match *source {
@@ -277,7 +325,7 @@ impl<'p> Planner<'p> {
                 }
             }
         }
-        Ok(Domain::Merge { groups, twin })
+        Domain::Merge { groups, twin }
     }
 
     fn axis(&self, domain: &Domain) -> AxisFacts {

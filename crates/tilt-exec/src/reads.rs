@@ -4,9 +4,10 @@ use tilt_codegen::{
     lir::{Access, AccessId, Binary, By, Compare, Lanes, Ty, ValueId},
     lower::{Body, Reads, Result, Term, Unsupported, Valid, register},
 };
-use tilt_ir::{Clock, DType, Edge, ExprId, Source as ClockSource, StreamId, Temporal};
+use tilt_ir::{Clock, DType, Edge, Expr, ExprId, Source as ClockSource, StreamId};
 
 use crate::{
+    call::{self, CallPlan},
     facts::AxisFacts,
     plan::{Domain, GroupPlan, Locate, ParamSource, Planner, Source},
     window::{self, RangePlan, WindowPlan},
@@ -35,9 +36,24 @@ pub(crate) struct Found {
     pub(crate) locates: Vec<Locate>,
     pub(crate) ranges: Vec<RangePlan>,
     pub(crate) windows: Vec<WindowPlan>,
+    pub(crate) calls: Vec<CallPlan>,
     pub(crate) sources: Vec<Source>,
     pub(crate) params: Vec<ParamSource>,
     pub(crate) lanes: Lanes,
+}
+
+impl Default for Found {
+    fn default() -> Self {
+        Self {
+            locates: vec![Locate::Same],
+            ranges: Vec::new(),
+            windows: Vec::new(),
+            calls: Vec::new(),
+            sources: Vec::new(),
+            params: Vec::new(),
+            lanes: Lanes::Eight,
+        }
+    }
 }
 
 /// The position of [`Locate::Same`] in every list of locates.
@@ -47,25 +63,18 @@ impl<'a, 'p> StageReads<'a, 'p> {
     pub(crate) fn new(
         planner: &'a mut Planner<'p>,
         stream: StreamId,
-        temporal: &'p Temporal,
+        dtype: &'p DType,
         domain: &'a Domain,
         axis: AxisFacts,
     ) -> Self {
         Self {
             planner,
             stream,
-            dtype: &temporal.dtype,
+            dtype,
             domain,
             axis,
             in_map: false,
-            found: Found {
-                locates: vec![Locate::Same],
-                ranges: Vec::new(),
-                windows: Vec::new(),
-                sources: Vec::new(),
-                params: Vec::new(),
-                lanes: Lanes::Eight,
-            },
+            found: Found::default(),
             seen: Vec::new(),
             blind: false,
             reads_itself: false,
@@ -87,24 +96,41 @@ impl<'a, 'p> StageReads<'a, 'p> {
             domain,
             axis,
             in_map: true,
-            found: Found {
-                locates: vec![Locate::Same],
-                ranges: Vec::new(),
-                windows: Vec::new(),
-                sources: Vec::new(),
-                params: Vec::new(),
-                lanes: Lanes::Eight,
-            },
+            found: Found::default(),
             seen: Vec::new(),
             blind: false,
             reads_itself: false,
         }
     }
 
+    /// Whether the map of a window over `source` is more than a function of what its timeline holds at the event.
+    pub(crate) fn needs_stage(&self, source: StreamId, map: ExprId) -> bool {
+        let timelines = self.planner.timelines;
+        let mut needs = false;
+        self.planner.program.walk(map, &mut |_, expr| {
+            needs |= match expr {
+                Expr::At { stream, offset } => {
+                    *offset != 0 || timelines.of(*stream) != timelines.of(source)
+                }
+                Expr::Hold { .. }
+                | Expr::Prev { .. }
+                | Expr::Edge { .. }
+                | Expr::Reduce { .. }
+                | Expr::Call { .. } => true,
+                _ => false,
+            };
+        });
+        needs
+    }
+
     /// All that was found; `nullable` tells whether the output may be φ.
     pub(crate) fn finish(self, nullable: bool) -> Result<Found> {
         if self.reads_itself && nullable {
             return Err(Unsupported("a recurrence that may be φ".into()));
+        }
+        let own = |source: &Source| matches!(source, Source::Leaf { stream, .. } if *stream == self.stream);
+        if self.found.calls.iter().any(|c| c.sources.iter().any(own)) {
+            return Err(Unsupported("an external function in a recurrence".into()));
         }
         Ok(self.found)
     }
@@ -122,8 +148,8 @@ impl<'a, 'p> StageReads<'a, 'p> {
     }
 
     /// Where rows are events of the clock.
-    pub(crate) fn alive(&mut self, body: &mut Body, temporal: &Temporal) -> Result<Valid> {
-        match &temporal.clock {
+    pub(crate) fn alive(&mut self, body: &mut Body, clock: &Clock, value: ExprId) -> Result<Valid> {
+        match clock {
             Clock::At(stream) => self.presence(body, *stream, SAME),
             Clock::OnChange(sources) if matches!(self.domain, Domain::On(_)) => {
                 let mut any = Valid::Never;
@@ -138,7 +164,8 @@ impl<'a, 'p> StageReads<'a, 'p> {
             }
             Clock::OnChange(_) => Ok(Valid::Always),
             Clock::Every { period, .. } => {
-                if tilt_ir::is_strict(self.planner.program, temporal.body) {
+                // What a recurrence reads of itself does not make a cell.
+                if !self.reads_itself && tilt_ir::is_strict(self.planner.program, value) {
                     return Ok(Valid::Always);
                 }
                 if self.blind {
@@ -276,9 +303,8 @@ impl<'a, 'p> StageReads<'a, 'p> {
         if !facts.record {
             return Ok(self.term(body, stream, locate)?.valid());
         }
-        let name = self.planner.program.streams[stream].name().to_owned();
         let source = Source::Present { stream, locate };
-        let access = self.access(body, source, &name, Ty::Bool, By::Row, true);
+        let access = self.access(body, source, "present", Ty::Bool, By::Row, true);
         Ok(body.valid(access))
     }
 
@@ -454,6 +480,10 @@ impl Reads for StageReads<'_, '_> {
             return Err(Unsupported("a reduction in a map".into()));
         }
         window::reduce(self, body, id)
+    }
+
+    fn call(&mut self, body: &mut Body, id: ExprId, args: &[Term]) -> Result<Term> {
+        call::lower(self, body, id, args)
     }
 
     fn text(&mut self, body: &mut Body, text: &str) -> Result<ValueId> {

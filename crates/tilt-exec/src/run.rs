@@ -13,7 +13,10 @@ use tilt_codegen::{
 use tilt_data::{Spans, Timeline};
 use tilt_ir::{Edge, Span, StreamId};
 
+use tilt_interp::Functions;
+
 use crate::{
+    call::{self, CallPlan},
     code::Code,
     cursor::{self, Active, Held, NONE, Policy, Ranks},
     memory::{Returned, Scratch},
@@ -44,6 +47,9 @@ pub(crate) struct Piece<'a> {
     pub(crate) part: Span,
     /// Codes of strings.
     pub(crate) texts: &'a HashMap<String, u32>,
+    /// Strings by their codes.
+    pub(crate) words: &'a [String],
+    pub(crate) functions: &'a Functions,
 }
 
 impl Piece<'_> {
@@ -152,6 +158,19 @@ struct StageRun<'a> {
     targets: Vec<Output>,
     /// Rows that are kept before the first, for what a recurrence reads.
     lead: usize,
+}
+
+/// A chunk of rows, and what is known of them before a loop runs.
+struct Chunk<'c, 'r, 'w> {
+    rows: std::ops::Range<usize>,
+    /// Where its first row is written.
+    at: usize,
+    located: Vec<Located>,
+    ranges: &'c mut [RangeRun<'r>],
+    windows: &'c mut [WindowRun<'w>],
+    /// Results of external functions.
+    called: Vec<View>,
+    scratch: &'c mut Scratch,
 }
 
 /// A column being written.
@@ -314,8 +333,8 @@ impl<'a> StageRun<'a> {
         rows: std::ops::Range<usize>,
         at: usize,
         locators: &mut [Locator],
-        ranges: &mut [RangeRun],
-        windows: &mut [WindowRun],
+        ranges: &mut [RangeRun<'_>],
+        windows: &mut [WindowRun<'_>],
         scratch: &mut Scratch,
     ) -> Result<(), Trouble> {
         for range in ranges.iter_mut() {
@@ -330,34 +349,72 @@ impl<'a> StageRun<'a> {
             let found = self.locate(locator, rows.clone(), &located, ranges, scratch)?;
             located.push(found);
         }
-        let main = &self.piece.plan.loops[self.stage.main];
-        let views: Vec<View> = self
-            .stage
-            .sources
-            .iter()
-            .zip(main.accesses.iter())
-            .map(|(source, (_, access))| {
-                self.view(source, access.nullable, &rows, at, &located, ranges, windows, scratch)
-            })
-            .collect();
-        let params: Vec<u64> = self.stage.params.iter().map(|p| self.param(p, ranges)).collect();
+        let mut chunk = Chunk {
+            rows,
+            at,
+            located,
+            ranges,
+            windows,
+            called: Vec::with_capacity(self.stage.calls.len()),
+            scratch,
+        };
+        for call in &self.stage.calls {
+            let results = self.call(call, &mut chunk)?;
+            chunk.called.push(results);
+        }
         let targets: Vec<Target> = self.targets.iter().map(|t| t.target(at, self.lead)).collect();
+        let stage = self.stage;
+        self.execute(stage.main, &stage.sources, &stage.params, &targets, &mut chunk);
+        Ok(())
+    }
+
+    /// Runs a loop over a chunk. The targets have room for its rows, up to a whole group.
+    fn execute(
+        &self,
+        number: usize,
+        sources: &[Source],
+        params: &[ParamSource],
+        targets: &[Target],
+        chunk: &mut Chunk,
+    ) {
+        let body = &self.piece.plan.loops[number];
+        let sources = sources.iter().zip(body.accesses.iter());
+        let views: Vec<View> = sources
+            .map(|(source, (_, access))| self.view(source, access.nullable, chunk))
+            .collect();
+        let params: Vec<u64> = params.iter().map(|p| self.param(p, chunk.ranges)).collect();
         let args = Args {
             views: views.as_ptr(),
             targets: targets.as_ptr(),
             params: params.as_ptr(),
             state: std::ptr::null_mut(),
             ranges: std::ptr::null(),
-            first: rows.start as i64,
-            rows: rows.len() as u64,
+            first: chunk.rows.start as i64,
+            rows: chunk.rows.len() as u64,
         };
         // SAFETY: views cover the rows up to a whole group, and targets have room for as many.
-        unsafe {
-            self.piece
-                .code
-                .call(&self.piece.plan.loops, self.stage.main, &args);
+        unsafe { self.piece.code.call(&self.piece.plan.loops, number, &args) }
+    }
+
+    /// The results of an external function for a chunk.
+    fn call(&self, call: &CallPlan, chunk: &mut Chunk) -> Result<View, Trouble> {
+        let rows = chunk.rows.len();
+        let mut targets = Vec::new();
+        if let Some(number) = call.arguments {
+            let body = &self.piece.plan.loops[number];
+            let Sink::Store { columns, .. } = &body.sink else {
+                unreachable!("arguments are stored")
+            };
+            let columns: Vec<(Ty, bool)> = columns
+                .iter()
+                .map(|column| (body.ty(column.value), column.valid.is_some()))
+                .collect();
+            targets = call::targets(&columns, rows, chunk.scratch);
+            self.execute(number, &call.sources, &call.params, &targets, chunk);
         }
-        Ok(())
+        let piece = self.piece;
+        // SAFETY: the loop above has stored the arguments of all rows.
+        unsafe { call.results(piece.functions, piece.words, &targets, rows, chunk.scratch) }
     }
 
     fn locate(
@@ -419,22 +476,20 @@ impl<'a> StageRun<'a> {
         })
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn view(
-        &self,
-        source: &Source,
-        nullable: bool,
-        rows: &std::ops::Range<usize>,
-        at: usize,
-        located: &[Located],
-        ranges: &mut [RangeRun],
-        windows: &[WindowRun],
-        scratch: &mut Scratch,
-    ) -> View {
+    fn view(&self, source: &Source, nullable: bool, chunk: &mut Chunk) -> View {
+        let Chunk {
+            rows,
+            at,
+            located,
+            ranges,
+            windows,
+            called,
+            scratch,
+        } = chunk;
         let n = rows.len();
         match source {
             Source::Leaf { locate, .. } if matches!(self.stage.locates[*locate], Locate::Own { .. }) => {
-                self.own_view(&self.stage.locates[*locate], at, n, scratch)
+                self.own_view(&self.stage.locates[*locate], *at, n, scratch)
             }
             Source::Leaf {
                 stream,
@@ -487,6 +542,7 @@ impl<'a> StageRun<'a> {
                 }
                 view::column(edges)
             }
+            Source::Call(call) => called[*call],
             Source::Window { window, column } => {
                 let window = &windows[*window];
                 window.view(*column, &mut ranges[window.plan.range], rows, scratch)

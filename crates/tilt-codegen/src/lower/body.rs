@@ -33,7 +33,7 @@ pub struct Finished {
 }
 
 /// Builds the body of a loop.
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Body {
     accesses: Arena<AccessId, Access>,
     params: Arena<ParamId, Param>,

@@ -66,6 +66,8 @@ pub trait Reads {
     fn edge(&mut self, body: &mut Body, stream: StreamId, offset: i64, edge: Edge) -> Result<Term>;
     /// A reduction; `id` is its node.
     fn reduce(&mut self, body: &mut Body, id: ExprId) -> Result<Term>;
+    /// A call of an external function with these arguments; `id` is its node.
+    fn call(&mut self, body: &mut Body, id: ExprId, args: &[Term]) -> Result<Term>;
     /// A loop-invariant string, as its code.
     fn text(&mut self, body: &mut Body, text: &str) -> Result<ValueId>;
 }
@@ -138,11 +140,7 @@ impl<'a, R: Reads> Lowering<'a, R> {
                 edge,
             } => self.reads.edge(body, *stream, *offset, *edge),
             Expr::Reduce { .. } => self.reads.reduce(body, id),
-            Expr::Var(var) => self
-                .vars
-                .get(var)
-                .cloned()
-                .ok_or_else(|| Unsupported("a variable of an enclosing expression in a map".into())),
+            Expr::Var(var) => self.variable(body, *var),
             Expr::Let {
                 var,
                 value,
@@ -236,11 +234,46 @@ impl<'a, R: Reads> Lowering<'a, R> {
                 let valid = body.both(valid, fits);
                 Ok(Term::Scalar { value, valid })
             }
-            Expr::Call { func, .. } => Err(Unsupported(format!(
-                "the external function @{}",
-                self.program.functions[*func].name
-            ))),
+            Expr::Call { args, .. } => {
+                let args = args.iter().map(|a| self.lower(body, *a));
+                let args = args.collect::<Result<Vec<_>>>()?;
+                self.reads.call(body, id, &args)
+            }
         }
+    }
+
+    /// A variable. One that an expression around a map binds is computed here if it is the same at all instants.
+    fn variable(&mut self, body: &mut Body, var: VarId) -> Result<Term> {
+        if let Some(term) = self.vars.get(&var) {
+            return Ok(term.clone());
+        }
+        let bound = self.program.exprs.iter().find_map(|(_, node)| match &node.expr {
+            Expr::Let { var: v, value, .. } if *v == var => Some(*value),
+            _ => None,
+        });
+        let value = bound.filter(|value| self.is_invariant(*value));
+        let value = value.ok_or_else(|| Unsupported("a variable of an enclosing expression in a map".into()))?;
+        let term = self.lower(body, value)?;
+        self.vars.insert(var, term.clone());
+        Ok(term)
+    }
+
+    /// Whether an expression reads neither streams nor the time. Variables in it are checked when they are lowered.
+    fn is_invariant(&self, root: ExprId) -> bool {
+        let mut invariant = true;
+        self.program.walk(root, &mut |_, expr| {
+            invariant &= !matches!(
+                expr,
+                Expr::Time
+                    | Expr::At { .. }
+                    | Expr::Hold { .. }
+                    | Expr::Prev { .. }
+                    | Expr::Edge { .. }
+                    | Expr::Reduce { .. }
+                    | Expr::Call { .. }
+            );
+        });
+        invariant
     }
 
     /// Lowers an expression of scalar type.

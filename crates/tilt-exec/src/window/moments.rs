@@ -70,9 +70,11 @@ impl Reduction<'_, '_, '_> {
     /// The leaf that the map merely reads.
     fn plain_leaf(&mut self) -> Result<usize> {
         let mut leaf = None;
+        let of = self.stream;
         self.build(|reads, body, value, _| {
             if let Inst::Load(access) = body.inst(value)
-                && let Source::Leaf { leaf: l, .. } = reads.found().sources[tilt_ir::Id::index(*access)]
+                && let Source::Leaf { leaf: l, stream, .. } = reads.found().sources[tilt_ir::Id::index(*access)]
+                && stream == of
             {
                 leaf = Some(l);
             }
