@@ -14,6 +14,7 @@ use tilt_ir::{Clock, DType, Edge, ExprId, Id, Overlap, Program, Source as ClockS
 use crate::{
     call::CallPlan,
     facts::{AxisFacts, LeafFacts, SeriesFacts},
+    own::OwnColumn,
     reads::StageReads,
     window::{RangePlan, WindowPlan},
 };
@@ -42,8 +43,10 @@ pub(crate) struct Stage {
     pub(crate) sources: Vec<Source>,
     /// What each parameter of the main loop is.
     pub(crate) params: Vec<ParamSource>,
-    /// The main loop: stores the leaves, then whether there is an event if that is not always so.
+    /// The main loop: stores the leaves, then whether there is an event if that is not always so, then what only the stage itself reads.
     pub(crate) main: usize,
+    /// Which of these the stage reads itself.
+    pub(crate) own: Vec<(OwnColumn, usize)>,
     pub(crate) facts: SeriesFacts,
 }
 
@@ -83,8 +86,10 @@ pub(crate) enum Locate {
     Held { stream: StreamId, offset: i64, max_age: Option<i64> },
     /// The n-th event before the one at another locate.
     Prev { of: usize, stream: StreamId, n: u32 },
-    /// An earlier row of the stage's own output.
-    Own { rows: i64 },
+    /// The row of the stage itself that was active at `t + offset`.
+    OwnActive { offset: i64 },
+    /// The last row of the stage itself that ended by `t + offset`.
+    OwnEnded { offset: i64, max_age: Option<i64> },
     /// The first event of a window, or its last.
     Range { range: usize, last: bool },
 }
@@ -102,7 +107,7 @@ impl Locate {
     pub(crate) fn by_row(&self) -> bool {
         matches!(
             self,
-            Self::Same | Self::Rows { .. } | Self::Affine { .. } | Self::Own { .. }
+            Self::Same | Self::Rows { .. } | Self::Affine { .. }
         )
     }
 }
@@ -118,6 +123,14 @@ pub(crate) enum Source {
     Ends,
     /// An edge of the event found.
     Edge { stream: StreamId, locate: usize, edge: Edge },
+    /// The stage's own value some rows before.
+    OwnRows { rows: i64 },
+    /// What the stage itself has written, all rows.
+    OwnTable(OwnColumn),
+    /// The position that a locate finds.
+    Position { locate: usize },
+    /// The ends of all rows.
+    EndsTable,
     /// A result of an external function.
     Call(usize),
     /// A result of a window.
@@ -235,15 +248,42 @@ impl<'p> Planner<'p> {
 
     /// Adds a stage.
     fn define(&mut self, what: &Definition<'_, 'p>, domain: Domain) -> Result<(), Unsupported> {
-        let axis = self.axis(&domain);
+        let (loops, stages, maps) = (self.loops.len(), self.stages.len(), self.maps.clone());
+        let attempt = self.lower(what, &domain, false)?;
+        let stage = if let Some(stage) = attempt {
+            stage
+        } else {
+            self.loops.truncate(loops);
+            self.stages.truncate(stages);
+            self.maps = maps;
+            let gaps = self.lower(what, &domain, true)?;
+            gaps.expect("recurrences with gaps may be φ")
+        };
+        self.facts.insert(what.stream, stage.facts.clone());
+        self.stages.push(Stage { domain, ..stage });
+        Ok(())
+    }
+
+    /// The loops of a stage, its domain left out. `None` if it is a recurrence that was not expected to be φ anywhere (`gaps`), but may be.
+    fn lower(
+        &mut self,
+        what: &Definition<'_, 'p>,
+        domain: &Domain,
+        gaps: bool,
+    ) -> Result<Option<Stage>, Unsupported> {
+        let axis = self.axis(domain);
         let program = self.program;
-        let reads = StageReads::new(self, what.stream, what.dtype, &domain, axis.clone());
+        let reads = StageReads::new(self, what.stream, what.dtype, domain, axis.clone(), gaps);
         let mut lowering = Lowering::new(program, reads);
         let mut body = Body::default();
         let value = lowering.lower(&mut body, what.body)?;
         let alive = lowering.reads.alive(&mut body, what.clock, what.body)?;
-        let (columns, leaves, nullable) = store(&mut body, what.name, value, alive);
-        let reads = lowering.reads.finish(nullable)?;
+        let (mut columns, leaves, nullable) = store(&mut body, what.name, value, alive);
+        if nullable && !gaps && lowering.reads.reads_itself() {
+            return Ok(None);
+        }
+        let own = lowering.reads.store_own(&mut body, &mut columns, leaves.len());
+        let reads = lowering.reads.finish()?;
         let sink = Sink::Store {
             columns,
             streaming: false,
@@ -259,11 +299,10 @@ impl<'p> Planner<'p> {
             record: matches!(what.dtype, DType::Record(_)),
             nullable,
         };
-        self.facts.insert(what.stream, facts.clone());
-        self.stages.push(Stage {
+        Ok(Some(Stage {
             stream: what.stream,
             name: what.name.to_owned(),
-            domain,
+            domain: Domain::On(what.stream),
             locates: reads.locates,
             ranges: reads.ranges,
             windows: reads.windows,
@@ -271,9 +310,9 @@ impl<'p> Planner<'p> {
             sources,
             params,
             main: self.loops.len() - 1,
+            own,
             facts,
-        });
-        Ok(())
+        }))
     }
 
     fn domain(&self, id: StreamId, temporal: &Temporal) -> Domain {

@@ -22,12 +22,14 @@ pub(crate) struct StageReads<'a, 'p> {
     pub(crate) axis: AxisFacts,
     /// Whether this is the map of a reduction, which reads the event itself and nothing else.
     in_map: bool,
+    /// Whether a recurrence takes care of its own φ.
+    pub(crate) gaps: bool,
     found: Found,
     /// Where each read has a value, for grid cells outside the run.
     seen: Vec<Valid>,
     /// Whether there is a read of which that is not known.
     blind: bool,
-    reads_itself: bool,
+    pub(crate) reads_itself: bool,
 }
 
 /// What was found.
@@ -66,6 +68,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
         dtype: &'p DType,
         domain: &'a Domain,
         axis: AxisFacts,
+        gaps: bool,
     ) -> Self {
         Self {
             planner,
@@ -74,6 +77,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
             domain,
             axis,
             in_map: false,
+            gaps,
             found: Found::default(),
             seen: Vec::new(),
             blind: false,
@@ -96,6 +100,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
             domain,
             axis,
             in_map: true,
+            gaps: false,
             found: Found::default(),
             seen: Vec::new(),
             blind: false,
@@ -123,12 +128,9 @@ impl<'a, 'p> StageReads<'a, 'p> {
         needs
     }
 
-    /// All that was found; `nullable` tells whether the output may be φ.
-    pub(crate) fn finish(self, nullable: bool) -> Result<Found> {
-        if self.reads_itself && nullable {
-            return Err(Unsupported("a recurrence that may be φ".into()));
-        }
-        let own = |source: &Source| matches!(source, Source::Leaf { stream, .. } if *stream == self.stream);
+    /// All that was found.
+    pub(crate) fn finish(self) -> Result<Found> {
+        let own = |source: &Source| matches!(source, Source::OwnRows { .. } | Source::OwnTable(_));
         if self.found.calls.iter().any(|c| c.sources.iter().any(own)) {
             return Err(Unsupported("an external function in a recurrence".into()));
         }
@@ -233,7 +235,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
         tilt_ir::Id::new(index)
     }
 
-    fn locate(&mut self, locate: Locate) -> Result<usize> {
+    pub(crate) fn locate(&mut self, locate: Locate) -> Result<usize> {
         if self.in_map && locate != Locate::Same {
             return Err(Unsupported("a map that reads other events".into()));
         }
@@ -342,24 +344,6 @@ impl<'a, 'p> StageReads<'a, 'p> {
         })
     }
 
-    /// The stage's own output some rows back.
-    fn own(&mut self, body: &mut Body, rows: i64) -> Result<Term> {
-        let ty = register(self.dtype)?;
-        let locate = self.locate(Locate::Own { rows })?;
-        self.reads_itself = true;
-        self.found.lanes = Lanes::One;
-        let source = Source::Leaf {
-            stream: self.stream,
-            leaf: 0,
-            locate,
-        };
-        let access = self.access(body, source, "itself", ty, By::Row, true);
-        Ok(Term::Scalar {
-            value: body.load(access),
-            valid: body.valid(access),
-        })
-    }
-
     /// Notes where a window has events, or that this is not known.
     pub(crate) fn note_window(&mut self, inhabited: Option<Valid>) {
         match inhabited {
@@ -389,15 +373,7 @@ impl Reads for StageReads<'_, '_> {
 
     fn at(&mut self, body: &mut Body, stream: StreamId, offset: i64) -> Result<Term> {
         if stream == self.stream && !self.in_map {
-            let rows = match (self.axis.regular, self.axis.length) {
-                (Some(regular), Some(length))
-                    if offset % regular.period == 0 && length <= regular.period =>
-                {
-                    offset / regular.period
-                }
-                _ => return Err(Unsupported("a recurrence by time on irregular events".into())),
-            };
-            return self.own(body, rows);
+            return self.own_at(body, offset);
         }
         let locate = self.locate_at(stream, offset)?;
         let term = self.term(body, stream, locate)?;
@@ -412,7 +388,7 @@ impl Reads for StageReads<'_, '_> {
         max_age: Option<i64>,
     ) -> Result<Term> {
         if stream == self.stream {
-            return Err(Unsupported("a recurrence by hold".into()));
+            return self.own_hold(body, offset, max_age);
         }
         let locate = self.locate(Locate::Held {
             stream,
@@ -425,7 +401,7 @@ impl Reads for StageReads<'_, '_> {
 
     fn prev(&mut self, body: &mut Body, stream: StreamId, n: u32) -> Result<Term> {
         if stream == self.stream && !self.in_map {
-            return self.own(body, -i64::from(n));
+            return self.own_prev(body, n);
         }
         let current = self.locate_at(stream, 0)?;
         if n == 0 {

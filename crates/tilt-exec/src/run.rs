@@ -18,14 +18,16 @@ use tilt_interp::Functions;
 use crate::{
     call::{self, CallPlan},
     code::Code,
-    cursor::{self, Active, Held, NONE, Policy, Ranks},
+    cursor,
+    locate::{self, Located, Locator},
     memory::{Returned, Scratch},
     merge::{Group, merge},
-    plan::{Domain, GroupPlan, Locate, ParamSource, Pick, Plan, Source, Stage},
+    own::OwnColumn,
+    plan::{Domain, GroupPlan, ParamSource, Plan, Source, Stage},
     range::RangeRun,
     scan::WindowRun,
     series::{Axis, Leaf, Series},
-    view::{self, Index},
+    view,
 };
 
 /// Rows that are computed together: their columns stay in the first cache.
@@ -129,26 +131,6 @@ fn group_source<'a>(group: &GroupPlan, series: &'a BTreeMap<StreamId, Series>) -
     }
 }
 
-/// Where a locate leads for the rows of a chunk.
-enum Located {
-    /// Row `i` of the chunk reads position `first + i`.
-    Rows(i64),
-    /// Nowhere.
-    Nowhere,
-    Index(Index),
-}
-
-/// A reader of positions.
-enum Locator<'a> {
-    Rows(i64),
-    Nowhere,
-    Active(Active<'a>, i64),
-    Held(Held<'a>, i64),
-    Choice(&'a [u32]),
-    Prev(Ranks, usize, u32),
-    Range { range: usize, last: bool },
-}
-
 /// A stage while it runs.
 struct StageRun<'a> {
     piece: &'a Piece<'a>,
@@ -158,6 +140,8 @@ struct StageRun<'a> {
     targets: Vec<Output>,
     /// Rows that are kept before the first, for what a recurrence reads.
     lead: usize,
+    /// Rows that targets have room for.
+    rows: usize,
 }
 
 /// A chunk of rows, and what is known of them before a loop runs.
@@ -197,8 +181,8 @@ impl<'a> StageRun<'a> {
         // A recurrence needs all rows before those that are wanted.
         let first = if main.lanes == Lanes::One { 0 } else { wanted.start };
         let rows = first..wanted.end.max(first);
-        let lead = stage.locates.iter().map(|locate| match locate {
-            Locate::Own { rows } => rows.unsigned_abs() as usize,
+        let lead = stage.sources.iter().map(|source| match source {
+            Source::OwnRows { rows } => rows.unsigned_abs() as usize,
             _ => 0,
         });
         let lead = lead.max().unwrap_or(0).next_multiple_of(LANES);
@@ -226,6 +210,7 @@ impl<'a> StageRun<'a> {
             series,
             targets: targets.collect(),
             lead,
+            rows: padded,
         };
         this.compute(rows.clone())?;
         let targets = std::mem::take(&mut this.targets);
@@ -234,8 +219,8 @@ impl<'a> StageRun<'a> {
 
     fn compute(&mut self, rows: std::ops::Range<usize>) -> Result<(), Trouble> {
         let stage = self.stage;
-        let sources = self.cursor_sources();
-        let mut locators = self.locators(&sources);
+        let sources = locate::sources(stage, self.axis, self.series);
+        let mut locators = locate::locators(stage, self.axis, self.series, &sources, self.piece.run.end);
         let range_sources: Vec<cursor::Source> = stage
             .ranges
             .iter()
@@ -273,66 +258,11 @@ impl<'a> StageRun<'a> {
         Ok(())
     }
 
-    /// What readers read from, one for each locate that needs one.
-    fn cursor_sources(&self) -> Vec<Option<cursor::Source<'a>>> {
-        let source = |locate: &Locate| match locate {
-            Locate::ByTime { stream, .. } => {
-                let series = &self.series[stream];
-                Some(cursor::Source::new(&series.axis.timeline, series.presence()))
-            }
-            Locate::Held { stream, .. } | Locate::Prev { stream, .. } => {
-                let series = &self.series[stream];
-                Some(cursor::Source::new(&series.axis.timeline, series.presence()))
-            }
-            _ => None,
-        };
-        self.stage.locates.iter().map(source).collect()
-    }
-
-    fn locators<'s>(&self, sources: &'s [Option<cursor::Source<'s>>]) -> Vec<Locator<'s>>
-    where
-        'a: 's,
-    {
-        let axis = self.axis;
-        let locator = |(locate, source): (&Locate, &'s Option<cursor::Source<'s>>)| match locate {
-            Locate::Same => Locator::Rows(0),
-            Locate::Rows { rows, .. } | Locate::Own { rows } => Locator::Rows(*rows),
-            Locate::Affine { stream, offset } => affine(axis, &self.series[stream].axis, *offset),
-            Locate::ByTime {
-                offset, overlap, ..
-            } => {
-                let policy = match overlap {
-                    Pick::Only => Policy::Unique,
-                    Pick::First => Policy::First,
-                    Pick::Last => Policy::Last,
-                };
-                let source = source.as_ref().expect("a source for every reader");
-                Locator::Active(Active::new(source, policy), *offset)
-            }
-            Locate::Held {
-                offset, max_age, ..
-            } => {
-                let source = source.as_ref().expect("a source for every reader");
-                Locator::Held(Held::new(source, *max_age, self.piece.run.end), *offset)
-            }
-            Locate::Choice(group) => Locator::Choice(&axis.choices[*group]),
-            Locate::Prev { of, n, .. } => {
-                let source = source.as_ref().expect("a source for every reader");
-                Locator::Prev(Ranks::new(source), *of, *n)
-            }
-            Locate::Range { range, last } => Locator::Range {
-                range: *range,
-                last: *last,
-            },
-        };
-        self.stage.locates.iter().zip(sources).map(locator).collect()
-    }
-
     fn chunk(
         &self,
         rows: std::ops::Range<usize>,
         at: usize,
-        locators: &mut [Locator],
+        locators: &mut [Locator<'_>],
         ranges: &mut [RangeRun<'_>],
         windows: &mut [WindowRun<'_>],
         scratch: &mut Scratch,
@@ -346,7 +276,7 @@ impl<'a> StageRun<'a> {
         }
         let mut located: Vec<Located> = Vec::with_capacity(locators.len());
         for locator in locators {
-            let found = self.locate(locator, rows.clone(), &located, ranges, scratch)?;
+            let found = locator.locate(self.axis, rows.clone(), &located, ranges, scratch)?;
             located.push(found);
         }
         let mut chunk = Chunk {
@@ -417,65 +347,6 @@ impl<'a> StageRun<'a> {
         unsafe { call.results(piece.functions, piece.words, &targets, rows, chunk.scratch) }
     }
 
-    fn locate(
-        &self,
-        locator: &mut Locator,
-        rows: std::ops::Range<usize>,
-        earlier: &[Located],
-        ranges: &mut [RangeRun],
-        scratch: &mut Scratch,
-    ) -> Result<Located, Trouble> {
-        let n = rows.len();
-        let mut positions = |scratch: &mut Scratch| scratch.slice::<u32>(n.next_multiple_of(LANES));
-        Ok(match locator {
-            Locator::Rows(offset) => Located::Rows(rows.start as i64 + *offset),
-            Locator::Nowhere => Located::Nowhere,
-            Locator::Active(reader, offset) => {
-                let out = positions(scratch);
-                let at = self.axis.instants().plus(*offset);
-                reader
-                    .read(at, rows, &mut out[..n])
-                    .map_err(|_| Trouble("a read that may be ambiguous"))?;
-                Located::Index(Index::new(out, n, scratch))
-            }
-            Locator::Held(reader, offset) => {
-                let out = positions(scratch);
-                reader.read(self.axis.instants().plus(*offset), rows, &mut out[..n]);
-                Located::Index(Index::new(out, n, scratch))
-            }
-            Locator::Choice(choices) => {
-                let out = positions(scratch);
-                out[..n].copy_from_slice(&choices[rows]);
-                Located::Index(Index::new(out, n, scratch))
-            }
-            Locator::Prev(ranks, of, count) => {
-                let out = positions(scratch);
-                for (row, out) in out[..n].iter_mut().enumerate() {
-                    let current = match &earlier[*of] {
-                        Located::Rows(first) => (first + row as i64) as u32,
-                        Located::Nowhere => NONE,
-                        Located::Index(index) if index.found[row / 8] & (1 << (row % 8)) != 0 => {
-                            index.positions[row]
-                        }
-                        Located::Index(_) => NONE,
-                    };
-                    *out = ranks.nth_before_event(current, *count);
-                }
-                Located::Index(Index::new(out, n, scratch))
-            }
-            Locator::Range { range, last } => {
-                let out = positions(scratch);
-                let (first, end) = ranges[*range].bounds(scratch);
-                for (row, out) in out[..n].iter_mut().enumerate() {
-                    let (first, end) = (first[row], end[row]);
-                    let position = if *last { end.wrapping_sub(1) } else { first };
-                    *out = if first < end { position } else { NONE };
-                }
-                Located::Index(Index::new(out, n, scratch))
-            }
-        })
-    }
-
     fn view(&self, source: &Source, nullable: bool, chunk: &mut Chunk) -> View {
         let Chunk {
             rows,
@@ -488,9 +359,22 @@ impl<'a> StageRun<'a> {
         } = chunk;
         let n = rows.len();
         match source {
-            Source::Leaf { locate, .. } if matches!(self.stage.locates[*locate], Locate::Own { .. }) => {
-                self.own_view(&self.stage.locates[*locate], *at, n, scratch)
+            Source::OwnRows { rows } => {
+                let first = *at as i64 + rows;
+                View {
+                    validity: view::bit_rows(None, usize::MAX >> 1, first, n, scratch),
+                    ..self.own_view(OwnColumn::Value(0), first)
+                }
             }
+            Source::OwnTable(column) => self.own_view(*column, 0),
+            Source::Position { locate } => match &located[*locate] {
+                Located::Index(index) => View {
+                    validity: index.found.as_ptr(),
+                    ..view::column(index.positions)
+                },
+                Located::Rows(_) | Located::Nowhere => unreachable!("positions are looked for"),
+            },
+            Source::EndsTable => view::column(self.axis.ends()),
             Source::Leaf {
                 stream,
                 leaf,
@@ -562,19 +446,15 @@ impl<'a> StageRun<'a> {
         }
     }
 
-    /// Earlier rows of what the stage itself writes.
-    fn own_view(&self, locate: &Locate, at: usize, n: usize, scratch: &mut Scratch) -> View {
-        let Locate::Own { rows } = locate else {
-            unreachable!("only recurrences read their own rows")
-        };
-        let output = &self.targets[0];
-        let first = at as i64 + rows;
-        let bytes = output.ty.bytes();
-        let at = (self.lead as i64 + first) as usize * bytes;
+    /// A column that the stage writes, from `first` on, which may lie before its first row.
+    fn own_view(&self, column: OwnColumn, first: i64) -> View {
+        let (_, target) = self.stage.own.iter().find(|(c, _)| *c == column).expect("a planned column");
+        let output = &self.targets[*target];
+        let from = (self.lead as i64 + first) as usize;
         View {
-            values: output.values.as_ptr().wrapping_add(at),
-            validity: view::bit_rows(None, usize::MAX >> 1, first, n, scratch),
-            lead: (self.lead as i64 + first) as u64,
+            values: output.values.as_ptr().wrapping_add(from * output.ty.bytes()),
+            lead: from as u64,
+            len: (self.rows as i64 - first) as u64,
             ..view::nothing()
         }
     }
@@ -592,26 +472,6 @@ impl<'a> StageRun<'a> {
         };
         value as u64
     }
-}
-
-/// How rows lead to positions of another timeline with the same period.
-fn affine<'a>(here: &Axis, there: &Axis, offset: i64) -> Locator<'a> {
-    let (Some(t), Some(end), Some(period)) =
-        (here.regular_ends(), there.regular_ends(), there.timeline.period())
-    else {
-        return Locator::Nowhere;
-    };
-    let Spans::Fixed(length) = there.timeline.spans() else {
-        return Locator::Nowhere;
-    };
-    // The first position that ends at or after the instant; it must have begun before it.
-    let distance = i128::from(t) + i128::from(offset) - i128::from(end);
-    let period = i128::from(period);
-    let position = distance.div_euclid(period) + i128::from(distance.rem_euclid(period) != 0);
-    if position * period - distance >= i128::from(*length) {
-        return Locator::Nowhere;
-    }
-    i64::try_from(position).map_or(Locator::Nowhere, Locator::Rows)
 }
 
 impl Output {
@@ -663,7 +523,9 @@ fn finish(
     });
     let leaves: Vec<Leaf> = columns.by_ref().take(stage.facts.leaves.len()).collect();
     let present: Option<BooleanBuffer> = if stage.facts.record {
-        columns.next().and_then(|leaf| leaf.bits().cloned())
+        // What follows the leaves of a record that is always there, only the stage itself reads.
+        let present = columns.next().filter(|_| stage.facts.nullable);
+        present.and_then(|leaf| leaf.bits().cloned())
     } else {
         leaves[0].valid.clone()
     };

@@ -335,7 +335,7 @@ impl Reduction<'_, '_, '_> {
         // An event that is not there contributes nothing, whatever the map says.
         let valid = body.both(own.valid(), valid);
         let sink = sink(&mut lowering.reads, &mut body, value, valid)?;
-        let found = lowering.reads.finish(false)?;
+        let found = lowering.reads.finish()?;
         let finished = body.finish(self.what.clone(), Lanes::Eight, sink);
         let sources = finished.accesses.iter();
         let sources = sources.map(|a| found.sources[a.index()].clone()).collect();
