@@ -16,6 +16,7 @@
 mod call;
 mod code;
 mod cursor;
+mod edges;
 mod error;
 mod execute;
 mod explain;

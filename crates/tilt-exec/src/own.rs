@@ -190,6 +190,9 @@ impl StageReads<'_, '_> {
                 valid: found,
             });
         };
+        if fields.iter().any(|f| matches!(f.dtype, DType::Record(_))) {
+            return Err(Unsupported("a recurrence of records in records".into()));
+        }
         let mut terms = Vec::with_capacity(fields.len());
         for (i, field) in fields.iter().enumerate() {
             terms.push((i, field.name.clone(), leaf(self, &field.dtype, i)?));

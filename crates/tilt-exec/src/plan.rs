@@ -295,8 +295,8 @@ impl<'p> Planner<'p> {
         self.loops.push(main.body);
         let facts = SeriesFacts {
             axis,
+            dtype: what.dtype.clone(),
             leaves,
-            record: matches!(what.dtype, DType::Record(_)),
             nullable,
         };
         Ok(Some(Stage {
@@ -407,46 +407,51 @@ fn store(
     value: Term,
     alive: Valid,
 ) -> (Vec<Store>, Vec<LeafFacts>, bool) {
-    let mut columns = Vec::new();
-    let mut leaves = Vec::new();
-    let mut leaf = |body: &mut Body, name: &str, term: &Term, alive: Valid| {
-        let Term::Scalar { value, valid } = term else {
-            unreachable!("leaves are scalars")
-        };
-        let valid = body.both(*valid, alive);
-        let valid = match valid {
-            Valid::Always => None,
-            other => Some(body.truth(other)),
-        };
-        columns.push(Store {
-            value: *value,
-            valid,
+    let mut stored = Stored::default();
+    let Term::Record { present, fields } = value else {
+        stored.leaf(body, name, &value, alive);
+        let nullable = stored.leaves[0].nullable;
+        return (stored.columns, stored.leaves, nullable);
+    };
+    for (name, field) in &fields {
+        stored.leaf(body, name, field, Valid::Always);
+    }
+    let present = body.both(present, alive);
+    let nullable = present != Valid::Always;
+    if nullable {
+        stored.columns.push(Store {
+            value: body.truth(present),
+            valid: None,
         });
-        leaves.push(LeafFacts {
+    }
+    (stored.columns, stored.leaves, nullable)
+}
+
+/// Leaves as they are stored.
+#[derive(Default)]
+struct Stored {
+    columns: Vec<Store>,
+    leaves: Vec<LeafFacts>,
+}
+
+impl Stored {
+    /// Adds a field, as `edges` lays it out.
+    fn leaf(&mut self, body: &mut Body, name: &str, term: &Term, alive: Valid) {
+        let (value, valid) = match term {
+            Term::Scalar { value, valid } => (*value, body.both(*valid, alive)),
+            Term::Record { present, .. } => (body.truth(*present), Valid::Always),
+        };
+        let valid = (valid != Valid::Always).then(|| body.truth(valid));
+        self.columns.push(Store { value, valid });
+        self.leaves.push(LeafFacts {
             name: name.to_owned(),
-            ty: body.ty(*value),
+            ty: body.ty(value),
             nullable: valid.is_some(),
         });
-    };
-    match value {
-        Term::Scalar { .. } => {
-            leaf(body, name, &value, alive);
-            let nullable = leaves[0].nullable;
-            (columns, leaves, nullable)
-        }
-        Term::Record { present, fields } => {
-            for (name, field) in &fields {
-                leaf(body, name, field, Valid::Always);
+        if let Term::Record { fields, .. } = term {
+            for (name, field) in fields {
+                self.leaf(body, name, field, Valid::Always);
             }
-            let present = body.both(present, alive);
-            let nullable = present != Valid::Always;
-            if nullable {
-                columns.push(Store {
-                    value: body.truth(present),
-                    valid: None,
-                });
-            }
-            (columns, leaves, nullable)
         }
     }
 }

@@ -8,7 +8,7 @@ use tilt_ir::{Clock, DType, Edge, Expr, ExprId, Source as ClockSource, StreamId}
 
 use crate::{
     call::{self, CallPlan},
-    facts::AxisFacts,
+    facts::{AxisFacts, SeriesFacts},
     plan::{Domain, GroupPlan, Locate, ParamSource, Planner, Source},
     window::{self, RangePlan, WindowPlan},
 };
@@ -56,6 +56,14 @@ impl Default for Found {
             lanes: Lanes::Eight,
         }
     }
+}
+
+/// Reads the leaves of a stream from first to last.
+struct LeafReader {
+    stream: StreamId,
+    locate: usize,
+    by: By,
+    next: usize,
 }
 
 /// The position of [`Locate::Same`] in every list of locates.
@@ -302,7 +310,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
         if locate == SAME && !facts.nullable {
             return Ok(Valid::Always);
         }
-        if !facts.record {
+        if !facts.is_record() {
             return Ok(self.term(body, stream, locate)?.valid());
         }
         let source = Source::Present { stream, locate };
@@ -318,30 +326,57 @@ impl<'a, 'p> StageReads<'a, 'p> {
         } else {
             By::Index
         };
-        let mut leaf = |this: &mut Self, body: &mut Body, leaf: usize| {
-            let column = &facts.leaves[leaf];
-            let source = Source::Leaf {
-                stream,
-                leaf,
-                locate,
-            };
-            let nullable = column.nullable || locate != SAME;
-            let access = this.access(body, source, &column.name, column.ty, by, nullable);
-            Term::Scalar {
-                value: body.load(access),
-                valid: body.valid(access),
-            }
+        let mut reader = LeafReader {
+            stream,
+            locate,
+            by,
+            next: 0,
         };
-        if !facts.record {
-            return Ok(leaf(self, body, 0));
-        }
-        let fields = (0..facts.leaves.len())
-            .map(|i| (facts.leaves[i].name.clone(), leaf(self, body, i)))
-            .collect();
+        let DType::Record(fields) = &facts.dtype else {
+            return Ok(self.leaf(body, &facts, &facts.dtype, &mut reader));
+        };
+        let fields = fields.iter().map(|field| {
+            let term = self.leaf(body, &facts, &field.dtype, &mut reader);
+            (field.name.clone(), term)
+        });
+        let fields = fields.collect();
         Ok(Term::Record {
             present: self.presence(body, stream, locate)?,
             fields,
         })
+    }
+
+    /// The field whose leaves come next.
+    fn leaf(
+        &mut self,
+        body: &mut Body,
+        facts: &SeriesFacts,
+        dtype: &DType,
+        reader: &mut LeafReader,
+    ) -> Term {
+        let column = &facts.leaves[reader.next];
+        let source = Source::Leaf {
+            stream: reader.stream,
+            leaf: reader.next,
+            locate: reader.locate,
+        };
+        reader.next += 1;
+        let nullable = column.nullable || reader.locate != SAME;
+        let access = self.access(body, source, &column.name, column.ty, reader.by, nullable);
+        let (value, valid) = (body.load(access), body.valid(access));
+        let DType::Record(fields) = dtype else {
+            return Term::Scalar { value, valid };
+        };
+        let present = body.valid_if(value);
+        let present = body.both(valid, present);
+        let fields = fields.iter().map(|field| {
+            let term = self.leaf(body, facts, &field.dtype, reader);
+            (field.name.clone(), term)
+        });
+        Term::Record {
+            fields: fields.collect(),
+            present,
+        }
     }
 
     /// Notes where a window has events, or that this is not known.

@@ -522,7 +522,7 @@ fn finish(
         }
     });
     let leaves: Vec<Leaf> = columns.by_ref().take(stage.facts.leaves.len()).collect();
-    let present: Option<BooleanBuffer> = if stage.facts.record {
+    let present: Option<BooleanBuffer> = if stage.facts.is_record() {
         // What follows the leaves of a record that is always there, only the stage itself reads.
         let present = columns.next().filter(|_| stage.facts.nullable);
         present.and_then(|leaf| leaf.bits().cloned())

@@ -33,7 +33,7 @@ pub enum Term {
         /// Where there is one.
         valid: Valid,
     },
-    /// A record of scalars.
+    /// A record.
     Record {
         /// Where there is one.
         present: Valid,
@@ -88,10 +88,11 @@ pub fn register(dtype: &DType) -> Result<Ty> {
         DType::UInt(Width::W32) => Ty::U32,
         DType::UInt(Width::W64) => Ty::U64,
         DType::Float(FloatWidth::W32) => Ty::F32,
-        DType::Float(FloatWidth::W64) => Ty::F64,
+        // Half floats are computed as doubles, rounded after each operation.
+        DType::Float(FloatWidth::W64 | FloatWidth::W16) => Ty::F64,
         // Codes in the order of the strings.
         DType::Utf8 => Ty::U32,
-        DType::Float(FloatWidth::W16) | DType::Record(_) | DType::List(_) => {
+        DType::Record(_) | DType::List(_) => {
             return Err(Unsupported(format!("values of type {dtype}")));
         }
     })
@@ -154,6 +155,7 @@ impl<'a, R: Reads> Lowering<'a, R> {
                 let operand = self.program.dtype(*a);
                 let (value, valid) = self.scalar(body, *a)?;
                 let (value, defined) = number::unary(body, *op, value, operand)?;
+                let value = rounded(body, value, dtype);
                 let valid = body.both(valid, defined);
                 Ok(Term::Scalar { value, valid })
             }
@@ -162,10 +164,10 @@ impl<'a, R: Reads> Lowering<'a, R> {
                 Ok(kleene(body, *op, a, b))
             }
             Expr::Binary(op, a, b) => {
-                let operand = self.program.dtype(*a);
                 let (a, a_valid) = self.scalar(body, *a)?;
                 let (b, b_valid) = self.scalar(body, *b)?;
-                let (value, defined) = number::binary(body, *op, a, b, operand)?;
+                let (value, defined) = number::binary(body, *op, a, b)?;
+                let value = rounded(body, value, dtype);
                 let valid = body.both(a_valid, b_valid);
                 let valid = body.both(valid, defined);
                 Ok(Term::Scalar { value, valid })
@@ -174,7 +176,7 @@ impl<'a, R: Reads> Lowering<'a, R> {
                 let (x, x_valid) = self.scalar(body, *value)?;
                 let (lo, lo_valid) = self.scalar(body, *lo)?;
                 let (hi, hi_valid) = self.scalar(body, *hi)?;
-                let clipped = number::clip(body, x, lo, hi, dtype)?;
+                let clipped = number::clip(body, x, lo, hi);
                 let valid = body.both(lo_valid, hi_valid);
                 let valid = body.both(x_valid, valid);
                 Ok(Term::Scalar {
@@ -205,10 +207,8 @@ impl<'a, R: Reads> Lowering<'a, R> {
                 Ok(choose(body, has, &a, &b))
             }
             Expr::Record(fields) => {
-                let fields = fields.iter().map(|(name, e)| match self.lower(body, *e)? {
-                    Term::Record { .. } => Err(Unsupported("a record in a record".into())),
-                    scalar @ Term::Scalar { .. } => Ok((name.clone(), scalar)),
-                });
+                let fields = fields.iter();
+                let fields = fields.map(|(name, e)| Ok((name.clone(), self.lower(body, *e)?)));
                 Ok(Term::Record {
                     present: Valid::Always,
                     fields: fields.collect::<Result<_>>()?,
@@ -224,13 +224,18 @@ impl<'a, R: Reads> Lowering<'a, R> {
                         value,
                         valid: body.both(present, valid),
                     }),
-                    _ => Err(Unsupported(format!("field {name}"))),
+                    Some((_, Term::Record { present: p, fields })) => Ok(Term::Record {
+                        present: body.both(present, p),
+                        fields,
+                    }),
+                    None => Err(Unsupported(format!("field {name}"))),
                 }
             }
             Expr::Cast(a, to) => {
                 let from = self.program.dtype(*a);
                 let (value, valid) = self.scalar(body, *a)?;
                 let (value, fits) = cast::cast(body, value, from, to)?;
+                let value = rounded(body, value, to);
                 let valid = body.both(valid, fits);
                 Ok(Term::Scalar { value, valid })
             }
@@ -301,6 +306,15 @@ pub fn always(value: ValueId) -> Term {
     Term::Scalar {
         value,
         valid: Valid::Always,
+    }
+}
+
+/// A double as a value of a type: half floats are rounded, everything else is what it is.
+fn rounded(body: &mut Body, value: ValueId, dtype: &DType) -> ValueId {
+    if *dtype == DType::Float(FloatWidth::W16) {
+        body.call("tilt_round_f16", vec![value], Ty::F64)
+    } else {
+        value
     }
 }
 
