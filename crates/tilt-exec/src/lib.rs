@@ -32,6 +32,7 @@ mod reads;
 mod run;
 mod scan;
 mod series;
+mod slack;
 mod text;
 mod view;
 mod window;

@@ -16,6 +16,7 @@ use crate::{
     facts::{AxisFacts, LeafFacts, SeriesFacts},
     own::OwnColumn,
     reads::StageReads,
+    slack,
     window::{RangePlan, WindowPlan},
 };
 
@@ -24,7 +25,7 @@ use crate::{
 pub(crate) struct Plan {
     pub(crate) stages: Vec<Stage>,
     pub(crate) loops: Vec<Loop>,
-    /// How far any stage can read around its own events, in ticks; `None` without limit.
+    /// How far from the run an event of any stage can end, in ticks; `None` if 64 bits do not hold it.
     pub(crate) slack: Option<i64>,
 }
 
@@ -182,7 +183,7 @@ pub(crate) fn plan(
             .map_err(|Unsupported(what)| Unsupported(format!("{what} in ~{}", temporal.name)))?;
     }
     Ok(Plan {
-        slack: slack(program),
+        slack: slack::slack(program),
         stages: planner.stages,
         loops: planner.loops,
     })
@@ -454,36 +455,4 @@ impl Stored {
             }
         }
     }
-}
-
-/// How far the reads of all expressions reach around their events together. An event of any stage that an output event depends on
-/// ends no further from it.
-fn slack(program: &Program) -> Option<i64> {
-    use tilt_ir::{Bounds, Expr};
-    let mut total = 0i64;
-    for (_, temporal) in program.temporals() {
-        let mut reach = Some(0i64);
-        let mut note = |ticks: Option<i64>| {
-            reach = reach.zip(ticks).map(|(a, b)| a.max(b));
-        };
-        if let Clock::Every { period, .. } = temporal.clock {
-            note(Some(period));
-        }
-        program.walk(temporal.body, &mut |_, expr| match expr {
-            Expr::At { offset, .. } | Expr::Edge { offset, .. } => note(offset.checked_abs()),
-            Expr::Hold {
-                offset, max_age, ..
-            } => note(max_age.and_then(|age| offset.checked_abs()?.checked_add(age))),
-            Expr::Prev { .. } => note(None),
-            Expr::Reduce { window, .. } => note(match window.bounds {
-                Bounds::Time { lo: Some(lo), hi } => {
-                    lo.checked_abs().zip(hi.checked_abs()).and_then(|(a, b)| a.checked_add(b))
-                }
-                _ => None,
-            }),
-            _ => {}
-        });
-        total = total.checked_add(reach?)?;
-    }
-    Some(total)
 }
