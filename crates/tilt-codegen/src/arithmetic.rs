@@ -68,7 +68,10 @@ extern "C" fn ordinal_day(day: i64) -> i64 {
 /// months have a regular pattern.
 fn civil(day: i64) -> (i64, i64, i64) {
     let since_march = day + 719_468;
-    let (era, day) = (since_march.div_euclid(146_097), since_march.rem_euclid(146_097));
+    let (era, day) = (
+        since_march.div_euclid(146_097),
+        since_march.rem_euclid(146_097),
+    );
     let century = ((4 * day + 3) / 146_097).min(3);
     let day = day - century * 36_524;
     let year = ((4 * day + 3) / 1_461).min(99);

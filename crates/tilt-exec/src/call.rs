@@ -32,7 +32,12 @@ pub(crate) struct CallPlan {
 }
 
 /// Lowers a call.
-pub(crate) fn lower(reads: &mut StageReads, body: &mut Body, id: ExprId, args: &[Term]) -> Result<Term> {
+pub(crate) fn lower(
+    reads: &mut StageReads,
+    body: &mut Body,
+    id: ExprId,
+    args: &[Term],
+) -> Result<Term> {
     let program = reads.planner.program;
     let Expr::Call { func, .. } = program.expr(id) else {
         unreachable!("only calls are called")
@@ -40,11 +45,15 @@ pub(crate) fn lower(reads: &mut StageReads, body: &mut Body, id: ExprId, args: &
     let function = &program.functions[*func];
     // Codes of strings are given out before anything runs.
     if function.result == DType::Utf8 {
-        return Err(Unsupported("an external function that returns strings".into()));
+        return Err(Unsupported(
+            "an external function that returns strings".into(),
+        ));
     }
     let ty = register(&function.result)?;
     let calls = &reads.found().calls;
-    let known = calls.iter().position(|c| c.function == function.name && c.key == args);
+    let known = calls
+        .iter()
+        .position(|c| c.function == function.name && c.key == args);
     let call = match known {
         Some(known) => known,
         None => add(reads, body, function, args)?,
@@ -56,11 +65,18 @@ pub(crate) fn lower(reads: &mut StageReads, body: &mut Body, id: ExprId, args: &
     })
 }
 
-fn add(reads: &mut StageReads, body: &mut Body, function: &tilt_ir::Function, args: &[Term]) -> Result<usize> {
+fn add(
+    reads: &mut StageReads,
+    body: &mut Body,
+    function: &tilt_ir::Function,
+    args: &[Term],
+) -> Result<usize> {
     let mut columns = Vec::with_capacity(args.len());
     for arg in args {
         let Term::Scalar { value, valid } = arg else {
-            return Err(Unsupported("a record as an argument of an external function".into()));
+            return Err(Unsupported(
+                "a record as an argument of an external function".into(),
+            ));
         };
         columns.push(Store {
             value: *value,
@@ -81,7 +97,11 @@ fn add(reads: &mut StageReads, body: &mut Body, function: &tilt_ir::Function, ar
             columns,
             streaming: false,
         };
-        let finished = body.clone().finish(format!("arguments of {}", function.name), Lanes::Eight, sink);
+        let finished = body.clone().finish(
+            format!("arguments of {}", function.name),
+            Lanes::Eight,
+            sink,
+        );
         let found = reads.found();
         let sources = finished.accesses.iter();
         call.sources = sources.map(|a| found.sources[a.index()].clone()).collect();
@@ -130,7 +150,9 @@ impl CallPlan {
         rows: usize,
         scratch: &mut Scratch,
     ) -> std::result::Result<View, Trouble> {
-        let function = functions.get(&self.function).ok_or(Trouble("an unknown function"))?;
+        let function = functions
+            .get(&self.function)
+            .ok_or(Trouble("an unknown function"))?;
         let padded = rows.next_multiple_of(LANES);
         let ty = register(&self.result).map_err(|_| Trouble("a function's type"))?;
         let values = scratch.slice::<u8>(padded * ty.bytes().max(1));
@@ -183,8 +205,9 @@ unsafe fn argument(
     let ty = register(dtype).map_err(|_| Trouble("an argument's type"))?;
     macro_rules! element {
         ($t:ty) => {{
-            // SAFETY: the caller's promise; the element is aligned like its type.
-            unsafe { *target.values.cast::<$t>().add(row) }
+            let at = target.values.wrapping_add(row * size_of::<$t>());
+            // SAFETY: the caller's promise.
+            unsafe { at.cast::<$t>().read_unaligned() }
         }};
     }
     Ok(match ty {
@@ -195,7 +218,9 @@ unsafe fn argument(
         Ty::I64 => Value::Int(element!(i64)),
         Ty::U8 => Value::UInt(element!(u8).into()),
         Ty::U16 => Value::UInt(element!(u16).into()),
-        Ty::U32 if *dtype == DType::Utf8 => Value::Str(words[element!(u32) as usize].as_str().into()),
+        Ty::U32 if *dtype == DType::Utf8 => {
+            Value::Str(words[element!(u32) as usize].as_str().into())
+        }
         Ty::U32 => Value::UInt(element!(u32).into()),
         Ty::U64 => Value::UInt(element!(u64)),
         Ty::F32 => Value::Float(element!(f32).into()),

@@ -46,7 +46,9 @@ pub(crate) fn array<'a>(
     let leaf = leaves.next().expect("a leaf for every field");
     if let DType::Record(fields) = dtype {
         let present = leaf.bits().cloned().map(NullBuffer::new);
-        let children = fields.iter().map(|f| array(&mut *leaves, &f.dtype, dictionary));
+        let children = fields
+            .iter()
+            .map(|f| array(&mut *leaves, &f.dtype, dictionary));
         let children: Vec<ArrayRef> = children.collect();
         return match to_arrow(dtype) {
             DataType::Struct(_) if children.is_empty() => {
@@ -64,7 +66,11 @@ pub(crate) fn array<'a>(
     if *dtype == HALF {
         let doubles = leaf.to_array(&DataType::Float64);
         let round = <Float16Type as ArrowPrimitiveType>::Native::from_f64;
-        return Arc::new(doubles.as_primitive::<Float64Type>().unary::<_, Float16Type>(round));
+        return Arc::new(
+            doubles
+                .as_primitive::<Float64Type>()
+                .unary::<_, Float16Type>(round),
+        );
     }
     leaf.to_array(&to_arrow(dtype))
 }

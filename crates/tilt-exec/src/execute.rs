@@ -79,7 +79,16 @@ fn try_loops(
         return Ok(None);
     };
     let part = options.part.unwrap_or(Span::new(i64::MIN, i64::MAX));
-    match pieces(program, plan, code, &buffers, run, scope, part, &options.functions) {
+    match pieces(
+        program,
+        plan,
+        code,
+        &buffers,
+        run,
+        scope,
+        part,
+        &options.functions,
+    ) {
         Ok((series, dictionary)) => {
             let output = assemble(program, inputs, plan, &series, &dictionary);
             output.map(Some).map_err(|e| Error::Internal(e.to_string()))
@@ -164,7 +173,10 @@ fn input_series(
 ) -> Series {
     let input = program.streams[id].as_input().expect("an input");
     let fields: Vec<(Option<&str>, &DType)> = match &input.dtype {
-        DType::Record(fields) => fields.iter().map(|f| (Some(f.name.as_str()), &f.dtype)).collect(),
+        DType::Record(fields) => fields
+            .iter()
+            .map(|f| (Some(f.name.as_str()), &f.dtype))
+            .collect(),
         dtype => vec![(None, dtype)],
     };
     let leaves = fields.into_iter().map(|(name, dtype)| {

@@ -32,8 +32,17 @@ pub(crate) enum Locator<'a> {
     Active(Active<'a>, i64),
     Held(Held<'a>, i64),
     Choice(&'a [u32]),
-    Prev(Ranks, usize, u32),
-    Range { range: usize, last: bool },
+    Prev {
+        ranks: Ranks,
+        /// How many positions there are.
+        len: u32,
+        of: usize,
+        n: u32,
+    },
+    Range {
+        range: usize,
+        last: bool,
+    },
     OwnActive(Active<'a>, i64),
     OwnEnded {
         offset: i64,
@@ -50,19 +59,22 @@ pub(crate) fn sources<'a>(
     axis: &'a Axis,
     series: &'a BTreeMap<StreamId, Series>,
 ) -> Vec<Option<cursor::Source<'a>>> {
-        let source = |locate: &Locate| match locate {
-            Locate::ByTime { stream, .. }
-            | Locate::Held { stream, .. }
-            | Locate::Prev { stream, .. } => {
-                let series = &series[stream];
-                Some(cursor::Source::new(&series.axis.timeline, series.presence()))
-            }
-            // Which of its own rows will be events is not known yet.
-            Locate::OwnActive { .. } => Some(cursor::Source::new(&axis.timeline, None)),
-            _ => None,
-        };
-        stage.locates.iter().map(source).collect()
-    }
+    let source = |locate: &Locate| match locate {
+        Locate::ByTime { stream, .. }
+        | Locate::Held { stream, .. }
+        | Locate::Prev { stream, .. } => {
+            let series = &series[stream];
+            Some(cursor::Source::new(
+                &series.axis.timeline,
+                series.presence(),
+            ))
+        }
+        // Which of its own rows will be events is not known yet.
+        Locate::OwnActive { .. } => Some(cursor::Source::new(&axis.timeline, None)),
+        _ => None,
+    };
+    stage.locates.iter().map(source).collect()
+}
 
 /// A reader for each locate, standing before the first row.
 pub(crate) fn locators<'s>(
@@ -72,49 +84,54 @@ pub(crate) fn locators<'s>(
     sources: &'s [Option<cursor::Source<'s>>],
     run_end: i64,
 ) -> Vec<Locator<'s>> {
-        let locator = |(locate, source): (&Locate, &'s Option<cursor::Source<'s>>)| match locate {
-            Locate::Same => Locator::Rows(0),
-            Locate::Rows { rows, .. } => Locator::Rows(*rows),
-            Locate::Affine { stream, offset } => affine(axis, &series[stream].axis, *offset),
-            Locate::ByTime {
-                offset, overlap, ..
-            } => {
-                let policy = match overlap {
-                    Pick::Only => Policy::Unique,
-                    Pick::First => Policy::First,
-                    Pick::Last => Policy::Last,
-                };
-                let source = source.as_ref().expect("a source for every reader");
-                Locator::Active(Active::new(source, policy), *offset)
+    let locator = |(locate, source): (&Locate, &'s Option<cursor::Source<'s>>)| match locate {
+        Locate::Same => Locator::Rows(0),
+        Locate::Rows { rows, .. } => Locator::Rows(*rows),
+        Locate::Affine { stream, offset } => affine(axis, &series[stream].axis, *offset),
+        Locate::ByTime {
+            offset, overlap, ..
+        } => {
+            let policy = match overlap {
+                Pick::Only => Policy::Unique,
+                Pick::First => Policy::First,
+                Pick::Last => Policy::Last,
+            };
+            let source = source.as_ref().expect("a source for every reader");
+            Locator::Active(Active::new(source, policy), *offset)
+        }
+        Locate::Held {
+            offset, max_age, ..
+        } => {
+            let source = source.as_ref().expect("a source for every reader");
+            Locator::Held(Held::new(source, *max_age, run_end), *offset)
+        }
+        Locate::Choice(group) => Locator::Choice(&axis.choices[*group]),
+        Locate::Prev { of, n, .. } => {
+            let source = source.as_ref().expect("a source for every reader");
+            Locator::Prev {
+                ranks: Ranks::new(source),
+                len: source.timeline().len() as u32,
+                of: *of,
+                n: *n,
             }
-            Locate::Held {
-                offset, max_age, ..
-            } => {
-                let source = source.as_ref().expect("a source for every reader");
-                Locator::Held(Held::new(source, *max_age, run_end), *offset)
-            }
-            Locate::Choice(group) => Locator::Choice(&axis.choices[*group]),
-            Locate::Prev { of, n, .. } => {
-                let source = source.as_ref().expect("a source for every reader");
-                Locator::Prev(Ranks::new(source), *of, *n)
-            }
-            Locate::OwnActive { offset } => {
-                let source = source.as_ref().expect("a source for every reader");
-                Locator::OwnActive(Active::new(source, Policy::Unique), *offset)
-            }
-            Locate::OwnEnded { offset, max_age } => Locator::OwnEnded {
-                offset: *offset,
-                max_age: *max_age,
-                run_end,
-                passed: 0,
-            },
-            Locate::Range { range, last } => Locator::Range {
-                range: *range,
-                last: *last,
-            },
-        };
-        stage.locates.iter().zip(sources).map(locator).collect()
-    }
+        }
+        Locate::OwnActive { offset } => {
+            let source = source.as_ref().expect("a source for every reader");
+            Locator::OwnActive(Active::new(source, Policy::Unique), *offset)
+        }
+        Locate::OwnEnded { offset, max_age } => Locator::OwnEnded {
+            offset: *offset,
+            max_age: *max_age,
+            run_end,
+            passed: 0,
+        },
+        Locate::Range { range, last } => Locator::Range {
+            range: *range,
+            last: *last,
+        },
+    };
+    stage.locates.iter().zip(sources).map(locator).collect()
+}
 
 impl Locator<'_> {
     /// Where the rows of the next chunk lead; `earlier` are the locates before this one.
@@ -149,11 +166,19 @@ impl Locator<'_> {
                 out[..n].copy_from_slice(&choices[rows]);
                 Located::Index(Index::new(out, n, scratch))
             }
-            Locator::Prev(ranks, of, count) => {
+            Locator::Prev {
+                ranks,
+                len,
+                of,
+                n: count,
+            } => {
                 let out = positions(scratch);
                 for (row, out) in out[..n].iter_mut().enumerate() {
                     let current = match &earlier[*of] {
-                        Located::Rows(first) => (first + row as i64) as u32,
+                        Located::Rows(first) => {
+                            let position = u32::try_from(first + row as i64);
+                            position.ok().filter(|p| p < len).unwrap_or(NONE)
+                        }
                         Located::Nowhere => NONE,
                         Located::Index(index) if index.found[row / 8] & (1 << (row % 8)) != 0 => {
                             index.positions[row]
@@ -196,7 +221,9 @@ impl Locator<'_> {
                     }
                     let last = passed.checked_sub(1).filter(|_| instant <= *run_end);
                     let young = |p: &usize| {
-                        max_age.is_none_or(|age| instant.abs_diff(timeline.end(*p)) < age.unsigned_abs())
+                        max_age.is_none_or(|age| {
+                            instant.abs_diff(timeline.end(*p)) < age.unsigned_abs()
+                        })
                     };
                     *out = last.filter(young).map_or(NONE, |p| p as u32);
                 }
@@ -218,9 +245,11 @@ impl Locator<'_> {
 
 /// How rows lead to positions of another timeline with the same period.
 fn affine<'a>(here: &Axis, there: &Axis, offset: i64) -> Locator<'a> {
-    let (Some(t), Some(end), Some(period)) =
-        (here.regular_ends(), there.regular_ends(), there.timeline.period())
-    else {
+    let (Some(t), Some(end), Some(period)) = (
+        here.regular_ends(),
+        there.regular_ends(),
+        there.timeline.period(),
+    ) else {
         return Locator::Nowhere;
     };
     let Spans::Fixed(length) = there.timeline.spans() else {

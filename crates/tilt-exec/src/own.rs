@@ -50,7 +50,9 @@ impl StageReads<'_, '_> {
             return self.own_term(body, position, found);
         }
         if !self.axis.disjoint {
-            return Err(Unsupported("a recurrence by time over overlapping events".into()));
+            return Err(Unsupported(
+                "a recurrence by time over overlapping events".into(),
+            ));
         }
         let (position, found) = self.position(body, Locate::OwnActive { offset })?;
         self.own_term(body, position, found)
@@ -61,7 +63,7 @@ impl StageReads<'_, '_> {
         if self.is_plain() {
             return self.own_rows(body, -i64::from(n));
         }
-        if !self.gaps {
+        if !self.has_gaps() {
             let (position, found) = rows_back(body, -i64::from(n));
             return self.own_term(body, position, found);
         }
@@ -77,8 +79,13 @@ impl StageReads<'_, '_> {
     }
 
     /// `hold(~y[t+offset], max_age)` of itself.
-    pub(crate) fn own_hold(&mut self, body: &mut Body, offset: i64, max_age: Option<i64>) -> Result<Term> {
-        if !self.gaps {
+    pub(crate) fn own_hold(
+        &mut self,
+        body: &mut Body,
+        offset: i64,
+        max_age: Option<i64>,
+    ) -> Result<Term> {
+        if !self.has_gaps() {
             let (position, found) = self.position(body, Locate::OwnEnded { offset, max_age })?;
             return self.own_leaves(body, position, found);
         }
@@ -99,7 +106,13 @@ impl StageReads<'_, '_> {
     }
 
     /// Whether the instant `t+offset` lies less than `max_age` after the end of a row at or before it.
-    fn younger(&mut self, body: &mut Body, row: ValueId, offset: i64, max_age: i64) -> Result<Valid> {
+    fn younger(
+        &mut self,
+        body: &mut Body,
+        row: ValueId,
+        offset: i64,
+        max_age: i64,
+    ) -> Result<Valid> {
         let t = self.time(body)?;
         let back = body.int(Ty::I64, offset);
         let instant = body.binary(Binary::Add, t, back);
@@ -137,7 +150,7 @@ impl StageReads<'_, '_> {
 
     /// Whether rows can be read by their distance: one column, always there, no bits.
     fn is_plain(&self) -> bool {
-        !self.gaps && !matches!(self.dtype(), DType::Record(_) | DType::Bool)
+        !self.has_gaps() && !matches!(self.dtype(), DType::Record(_) | DType::Bool)
     }
 
     /// The value some rows back.
@@ -163,7 +176,7 @@ impl StageReads<'_, '_> {
 
     /// The value at a row, which may be φ there.
     fn own_term(&mut self, body: &mut Body, row: ValueId, mut found: Valid) -> Result<Term> {
-        if self.gaps {
+        if self.has_gaps() {
             let valid = self.flag(body, OwnColumn::Valid, row);
             found = body.both(found, valid);
         }
@@ -216,7 +229,11 @@ impl StageReads<'_, '_> {
 
     /// An element of a column other than a value that is no bool.
     fn look_up(&mut self, body: &mut Body, column: OwnColumn, row: ValueId) -> ValueId {
-        let ty = if column == OwnColumn::Last { Ty::I64 } else { Ty::U8 };
+        let ty = if column == OwnColumn::Last {
+            Ty::I64
+        } else {
+            Ty::U8
+        };
         let table = self.table(body, column, ty);
         body.lookup(table, row)
     }

@@ -9,13 +9,16 @@ use tilt_codegen::{
     lir::{Loop, Sink, Store},
     lower::{Body, Lowering, Term, Unsupported, Valid},
 };
-use tilt_ir::{Clock, DType, Edge, ExprId, Id, Overlap, Program, Source as ClockSource, StreamId, Temporal, Timeline, Timelines};
+use tilt_ir::{
+    Clock, DType, Edge, ExprId, Id, Overlap, Program, Source as ClockSource, StreamId, Temporal,
+    Timeline, Timelines,
+};
 
 use crate::{
     call::CallPlan,
     facts::{AxisFacts, LeafFacts, SeriesFacts},
     own::OwnColumn,
-    reads::StageReads,
+    reads::{Kind, StageReads},
     slack,
     window::{RangePlan, WindowPlan},
 };
@@ -59,15 +62,29 @@ pub(crate) enum Domain {
     /// The cells of a grid.
     Grid { period: i64, offset: i64 },
     /// The events of an `on` clock; later stages with an equal clock share them.
-    Merge { groups: Vec<GroupPlan>, twin: Option<StreamId> },
+    Merge {
+        groups: Vec<GroupPlan>,
+        twin: Option<StreamId>,
+    },
 }
 
 /// What is chosen together in a merge.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum GroupPlan {
-    Value { streams: Vec<StreamId>, offset: i64 },
-    Hold { stream: StreamId, offset: i64, max_age: Option<i64> },
-    Window { stream: StreamId, lo: i64, hi: i64 },
+    Value {
+        streams: Vec<StreamId>,
+        offset: i64,
+    },
+    Hold {
+        stream: StreamId,
+        offset: i64,
+        max_age: Option<i64>,
+    },
+    Window {
+        stream: StreamId,
+        lo: i64,
+        hi: i64,
+    },
 }
 
 /// Which position of another timeline a row reads.
@@ -80,11 +97,19 @@ pub(crate) enum Locate {
     /// On another timeline with the same period: the same number of rows away for all rows, known when it runs.
     Affine { stream: StreamId, offset: i64 },
     /// The event active at `t + offset`; `present` tells which positions of a bag count.
-    ByTime { stream: StreamId, offset: i64, overlap: Pick },
+    ByTime {
+        stream: StreamId,
+        offset: i64,
+        overlap: Pick,
+    },
     /// What the merge chose.
     Choice(usize),
     /// The last event that ended by `t + offset`.
-    Held { stream: StreamId, offset: i64, max_age: Option<i64> },
+    Held {
+        stream: StreamId,
+        offset: i64,
+        max_age: Option<i64>,
+    },
     /// The n-th event before the one at another locate.
     Prev { of: usize, stream: StreamId, n: u32 },
     /// The row of the stage itself that was active at `t + offset`.
@@ -106,10 +131,7 @@ pub(crate) enum Pick {
 impl Locate {
     /// Whether rows read neighbouring elements, so that no index is needed.
     pub(crate) fn by_row(&self) -> bool {
-        matches!(
-            self,
-            Self::Same | Self::Rows { .. } | Self::Affine { .. }
-        )
+        matches!(self, Self::Same | Self::Rows { .. } | Self::Affine { .. })
     }
 }
 
@@ -117,13 +139,21 @@ impl Locate {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
     /// A column of a stream.
-    Leaf { stream: StreamId, leaf: usize, locate: usize },
+    Leaf {
+        stream: StreamId,
+        leaf: usize,
+        locate: usize,
+    },
     /// Whether a stream has an event.
     Present { stream: StreamId, locate: usize },
     /// The ends of the rows.
     Ends,
     /// An edge of the event found.
-    Edge { stream: StreamId, locate: usize, edge: Edge },
+    Edge {
+        stream: StreamId,
+        locate: usize,
+        edge: Edge,
+    },
     /// The stage's own value some rows before.
     OwnRows { rows: i64 },
     /// What the stage itself has written, all rows.
@@ -143,7 +173,12 @@ pub(crate) enum Source {
     /// Where it is split, as a position.
     RangeSplit(usize),
     /// The value of a column next to the split: before it (early part) or after it (late part).
-    Anchor { range: usize, stream: StreamId, leaf: usize, early: bool },
+    Anchor {
+        range: usize,
+        stream: StreamId,
+        leaf: usize,
+        early: bool,
+    },
 }
 
 /// What a parameter of a loop is.
@@ -226,7 +261,11 @@ impl<'p> Planner<'p> {
 
     /// The hidden stream of a map: its value at each event of `source`, φ where there is none. Its number is one that the program does not use; it is
     /// on the timeline of `source`.
-    pub(crate) fn map_stage(&mut self, source: StreamId, map: ExprId) -> Result<StreamId, Unsupported> {
+    pub(crate) fn map_stage(
+        &mut self,
+        source: StreamId,
+        map: ExprId,
+    ) -> Result<StreamId, Unsupported> {
         if let Some(known) = self.maps.get(&(source, map)) {
             return Ok(*known);
         }
@@ -250,14 +289,14 @@ impl<'p> Planner<'p> {
     /// Adds a stage.
     fn define(&mut self, what: &Definition<'_, 'p>, domain: Domain) -> Result<(), Unsupported> {
         let (loops, stages, maps) = (self.loops.len(), self.stages.len(), self.maps.clone());
-        let attempt = self.lower(what, &domain, false)?;
+        let attempt = self.lower(what, &domain, Kind::Stage)?;
         let stage = if let Some(stage) = attempt {
             stage
         } else {
             self.loops.truncate(loops);
             self.stages.truncate(stages);
             self.maps = maps;
-            let gaps = self.lower(what, &domain, true)?;
+            let gaps = self.lower(what, &domain, Kind::Gaps)?;
             gaps.expect("recurrences with gaps may be φ")
         };
         self.facts.insert(what.stream, stage.facts.clone());
@@ -265,32 +304,37 @@ impl<'p> Planner<'p> {
         Ok(())
     }
 
-    /// The loops of a stage, its domain left out. `None` if it is a recurrence that was not expected to be φ anywhere (`gaps`), but may be.
+    /// The loops of a stage, its domain left out. `None` if it is a recurrence that must have gaps.
     fn lower(
         &mut self,
         what: &Definition<'_, 'p>,
         domain: &Domain,
-        gaps: bool,
+        kind: Kind,
     ) -> Result<Option<Stage>, Unsupported> {
         let axis = self.axis(domain);
         let program = self.program;
-        let reads = StageReads::new(self, what.stream, what.dtype, domain, axis.clone(), gaps);
+        let reads = StageReads::new(self, what.stream, what.dtype, domain, axis.clone(), kind);
         let mut lowering = Lowering::new(program, reads);
         let mut body = Body::default();
         let value = lowering.lower(&mut body, what.body)?;
         let alive = lowering.reads.alive(&mut body, what.clock, what.body)?;
         let (mut columns, leaves, nullable) = store(&mut body, what.name, value, alive);
-        if nullable && !gaps && lowering.reads.reads_itself() {
+        if nullable && kind == Kind::Stage && lowering.reads.reads_itself() {
             return Ok(None);
         }
-        let own = lowering.reads.store_own(&mut body, &mut columns, leaves.len());
+        let own = lowering
+            .reads
+            .store_own(&mut body, &mut columns, leaves.len());
         let reads = lowering.reads.finish()?;
         let sink = Sink::Store {
             columns,
             streaming: false,
         };
         let main = body.finish(what.name, reads.lanes, sink);
-        let sources = main.accesses.iter().map(|a| reads.sources[a.index()].clone());
+        let sources = main
+            .accesses
+            .iter()
+            .map(|a| reads.sources[a.index()].clone());
         let params = main.params.iter().map(|p| reads.params[p.index()].clone());
         let (sources, params) = (sources.collect(), params.collect());
         self.loops.push(main.body);

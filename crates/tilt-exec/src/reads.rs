@@ -2,7 +2,7 @@
 
 use tilt_codegen::{
     lir::{Access, AccessId, Binary, By, Compare, Lanes, Ty, ValueId},
-    lower::{Body, Reads, Result, Term, Unsupported, Valid, register},
+    lower::{Body, Reads, Result, Term, Unsupported, Valid},
 };
 use tilt_ir::{Clock, DType, Edge, Expr, ExprId, Source as ClockSource, StreamId};
 
@@ -20,16 +20,24 @@ pub(crate) struct StageReads<'a, 'p> {
     dtype: &'p DType,
     domain: &'a Domain,
     pub(crate) axis: AxisFacts,
-    /// Whether this is the map of a reduction, which reads the event itself and nothing else.
-    in_map: bool,
-    /// Whether a recurrence takes care of its own φ.
-    pub(crate) gaps: bool,
+    kind: Kind,
     found: Found,
     /// Where each read has a value, for grid cells outside the run.
     seen: Vec<Valid>,
     /// Whether there is a read of which that is not known.
     blind: bool,
     pub(crate) reads_itself: bool,
+}
+
+/// What a loop computes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// A stage. If it is a recurrence, it is not φ anywhere.
+    Stage,
+    /// A recurrence that may be φ.
+    Gaps,
+    /// The map of a reduction as part of its loops: it reads the event itself and nothing else.
+    Map,
 }
 
 /// What was found.
@@ -76,7 +84,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
         dtype: &'p DType,
         domain: &'a Domain,
         axis: AxisFacts,
-        gaps: bool,
+        kind: Kind,
     ) -> Self {
         Self {
             planner,
@@ -84,8 +92,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
             dtype,
             domain,
             axis,
-            in_map: false,
-            gaps,
+            kind,
             found: Found::default(),
             seen: Vec::new(),
             blind: false,
@@ -107,8 +114,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
             dtype,
             domain,
             axis,
-            in_map: true,
-            gaps: false,
+            kind: Kind::Map,
             found: Found::default(),
             seen: Vec::new(),
             blind: false,
@@ -145,6 +151,11 @@ impl<'a, 'p> StageReads<'a, 'p> {
         Ok(self.found)
     }
 
+    /// Whether a recurrence takes care of its own φ.
+    pub(crate) fn has_gaps(&self) -> bool {
+        self.kind == Kind::Gaps
+    }
+
     pub(crate) fn found(&mut self) -> &mut Found {
         &mut self.found
     }
@@ -179,11 +190,15 @@ impl<'a, 'p> StageReads<'a, 'p> {
                     return Ok(Valid::Always);
                 }
                 if self.blind {
-                    return Err(Unsupported("a grid whose cells depend on φ in a window".into()));
+                    return Err(Unsupported(
+                        "a grid whose cells depend on φ in a window".into(),
+                    ));
                 }
                 let inside = self.inside_run(body, *period)?;
                 let seen = std::mem::take(&mut self.seen);
-                Ok(seen.into_iter().fold(inside, |any, valid| body.either(any, valid)))
+                Ok(seen
+                    .into_iter()
+                    .fold(inside, |any, valid| body.either(any, valid)))
             }
         }
     }
@@ -244,7 +259,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
     }
 
     pub(crate) fn locate(&mut self, locate: Locate) -> Result<usize> {
-        if self.in_map && locate != Locate::Same {
+        if self.kind == Kind::Map && locate != Locate::Same {
             return Err(Unsupported("a map that reads other events".into()));
         }
         let known = self.found.locates.iter().position(|l| *l == locate);
@@ -319,7 +334,12 @@ impl<'a, 'p> StageReads<'a, 'p> {
     }
 
     /// The value of a stream at a locate.
-    pub(crate) fn term(&mut self, body: &mut Body, stream: StreamId, locate: usize) -> Result<Term> {
+    pub(crate) fn term(
+        &mut self,
+        body: &mut Body,
+        stream: StreamId,
+        locate: usize,
+    ) -> Result<Term> {
         let facts = self.planner.facts[&stream].clone();
         let by = if self.found.locates[locate].by_row() {
             By::Row
@@ -407,7 +427,7 @@ impl Reads for StageReads<'_, '_> {
     }
 
     fn at(&mut self, body: &mut Body, stream: StreamId, offset: i64) -> Result<Term> {
-        if stream == self.stream && !self.in_map {
+        if stream == self.stream && self.kind != Kind::Map {
             return self.own_at(body, offset);
         }
         let locate = self.locate_at(stream, offset)?;
@@ -435,7 +455,7 @@ impl Reads for StageReads<'_, '_> {
     }
 
     fn prev(&mut self, body: &mut Body, stream: StreamId, n: u32) -> Result<Term> {
-        if stream == self.stream && !self.in_map {
+        if stream == self.stream && self.kind != Kind::Map {
             return self.own_prev(body, n);
         }
         let current = self.locate_at(stream, 0)?;
@@ -487,7 +507,7 @@ impl Reads for StageReads<'_, '_> {
     }
 
     fn reduce(&mut self, body: &mut Body, id: ExprId) -> Result<Term> {
-        if self.in_map {
+        if self.kind == Kind::Map {
             return Err(Unsupported("a reduction in a map".into()));
         }
         window::reduce(self, body, id)

@@ -3,7 +3,10 @@
 //! Stages run one after the other, each over its rows in chunks: what the chunk reads is found first ([`Located`], `range`), windows are brought up to date, then the
 //! main loop computes all rows at once.
 
-use std::{collections::{BTreeMap, HashMap}, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use arrow_buffer::{BooleanBuffer, Buffer};
 use tilt_codegen::{
@@ -77,10 +80,14 @@ impl Piece<'_> {
             Domain::Grid { period, offset } => {
                 Arc::new(Axis::new(cells(*period, *offset, self.scope), Vec::new()))
             }
-            Domain::Merge { twin: Some(twin), .. } => Arc::clone(&series[twin].axis),
+            Domain::Merge {
+                twin: Some(twin), ..
+            } => Arc::clone(&series[twin].axis),
             Domain::Merge { groups, twin: None } => {
-                let sources: Vec<cursor::Source> =
-                    groups.iter().map(|group| group_source(group, series)).collect();
+                let sources: Vec<cursor::Source> = groups
+                    .iter()
+                    .map(|group| group_source(group, series))
+                    .collect();
                 let groups: Vec<Group> = groups
                     .iter()
                     .zip(&sources)
@@ -115,13 +122,17 @@ fn cells(period: i64, offset: i64, scope: Span) -> Timeline {
     Timeline::regular(t0, period, len, Spans::Fixed(period))
 }
 
-fn group_source<'a>(group: &GroupPlan, series: &'a BTreeMap<StreamId, Series>) -> cursor::Source<'a> {
+fn group_source<'a>(
+    group: &GroupPlan,
+    series: &'a BTreeMap<StreamId, Series>,
+) -> cursor::Source<'a> {
     match group {
         GroupPlan::Value { streams, .. } => {
             let all: Vec<&Series> = streams.iter().map(|s| &series[s]).collect();
-            let present = all.iter().map(|s| s.presence().cloned()).reduce(|a, b| {
-                a.zip(b).map(|(a, b)| &a | &b)
-            });
+            let present = all
+                .iter()
+                .map(|s| s.presence().cloned())
+                .reduce(|a, b| a.zip(b).map(|(a, b)| &a | &b));
             cursor::Source::new(&all[0].axis.timeline, present.flatten().as_ref())
         }
         GroupPlan::Hold { stream, .. } | GroupPlan::Window { stream, .. } => {
@@ -179,7 +190,11 @@ impl<'a> StageRun<'a> {
             0..axis.len()
         };
         // A recurrence needs all rows before those that are wanted.
-        let first = if main.lanes == Lanes::One { 0 } else { wanted.start };
+        let first = if main.lanes == Lanes::One {
+            0
+        } else {
+            wanted.start
+        };
         let rows = first..wanted.end.max(first);
         let lead = stage.sources.iter().map(|source| match source {
             Source::OwnRows { rows } => rows.unsigned_abs() as usize,
@@ -220,7 +235,8 @@ impl<'a> StageRun<'a> {
     fn compute(&mut self, rows: std::ops::Range<usize>) -> Result<(), Trouble> {
         let stage = self.stage;
         let sources = locate::sources(stage, self.axis, self.series);
-        let mut locators = locate::locators(stage, self.axis, self.series, &sources, self.piece.run.end);
+        let mut locators =
+            locate::locators(stage, self.axis, self.series, &sources, self.piece.run.end);
         let range_sources: Vec<cursor::Source> = stage
             .ranges
             .iter()
@@ -292,9 +308,19 @@ impl<'a> StageRun<'a> {
             let results = self.call(call, &mut chunk)?;
             chunk.called.push(results);
         }
-        let targets: Vec<Target> = self.targets.iter().map(|t| t.target(at, self.lead)).collect();
+        let targets: Vec<Target> = self
+            .targets
+            .iter()
+            .map(|t| t.target(at, self.lead))
+            .collect();
         let stage = self.stage;
-        self.execute(stage.main, &stage.sources, &stage.params, &targets, &mut chunk);
+        self.execute(
+            stage.main,
+            &stage.sources,
+            &stage.params,
+            &targets,
+            &mut chunk,
+        );
         Ok(())
     }
 
@@ -418,7 +444,9 @@ impl<'a> StageRun<'a> {
                         Located::Nowhere => -1,
                         Located::Index(index) => i64::from(index.positions[row]),
                     };
-                    let position = usize::try_from(position).ok().filter(|p| *p < timeline.len());
+                    let position = usize::try_from(position)
+                        .ok()
+                        .filter(|p| *p < timeline.len());
                     *out = position.map_or(0, |p| match edge {
                         Edge::Start => timeline.start(p),
                         Edge::End => timeline.end(p),
@@ -448,11 +476,19 @@ impl<'a> StageRun<'a> {
 
     /// A column that the stage writes, from `first` on, which may lie before its first row.
     fn own_view(&self, column: OwnColumn, first: i64) -> View {
-        let (_, target) = self.stage.own.iter().find(|(c, _)| *c == column).expect("a planned column");
+        let (_, target) = self
+            .stage
+            .own
+            .iter()
+            .find(|(c, _)| *c == column)
+            .expect("a planned column");
         let output = &self.targets[*target];
         let from = (self.lead as i64 + first) as usize;
         View {
-            values: output.values.as_ptr().wrapping_add(from * output.ty.bytes()),
+            values: output
+                .values
+                .as_ptr()
+                .wrapping_add(from * output.ty.bytes()),
             lead: from as u64,
             len: (self.rows as i64 - first) as u64,
             ..view::nothing()

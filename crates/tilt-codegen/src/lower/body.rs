@@ -6,8 +6,8 @@ use tilt_ir::Arena;
 
 use super::prune;
 use crate::lir::{
-    Access, AccessId, Binary, Compare, Function, Imm, Inst, Lanes, Loop, Node, Param, ParamId, Sink,
-    Ty, Unary, ValueId,
+    Access, AccessId, Binary, Compare, Function, Imm, Inst, Lanes, Loop, Node, Param, ParamId,
+    Sink, Ty, Unary, ValueId,
 };
 
 /// Whether there is a value.

@@ -11,7 +11,9 @@ mod prune;
 use std::collections::HashMap;
 
 pub use body::{Body, Finished, Valid};
-use tilt_ir::{BinaryOp, DType, Edge, Expr, ExprId, FloatWidth, Program, Scalar, StreamId, VarId, Width};
+use tilt_ir::{
+    BinaryOp, DType, Edge, Expr, ExprId, FloatWidth, Program, Scalar, StreamId, VarId, Width,
+};
 
 use crate::lir::{Binary, Compare, Imm, Ty, Unary, ValueId};
 
@@ -59,7 +61,13 @@ pub trait Reads {
     /// `~x[t+offset]`.
     fn at(&mut self, body: &mut Body, stream: StreamId, offset: i64) -> Result<Term>;
     /// `hold(~x[t+offset], max_age)`.
-    fn hold(&mut self, body: &mut Body, stream: StreamId, offset: i64, max_age: Option<i64>) -> Result<Term>;
+    fn hold(
+        &mut self,
+        body: &mut Body,
+        stream: StreamId,
+        offset: i64,
+        max_age: Option<i64>,
+    ) -> Result<Term>;
     /// `~x.prev(n)`.
     fn prev(&mut self, body: &mut Body, stream: StreamId, n: u32) -> Result<Term>;
     /// `start(~x[t+offset])` or `end(…)`.
@@ -252,12 +260,17 @@ impl<'a, R: Reads> Lowering<'a, R> {
         if let Some(term) = self.vars.get(&var) {
             return Ok(term.clone());
         }
-        let bound = self.program.exprs.iter().find_map(|(_, node)| match &node.expr {
-            Expr::Let { var: v, value, .. } if *v == var => Some(*value),
-            _ => None,
-        });
+        let bound = self
+            .program
+            .exprs
+            .iter()
+            .find_map(|(_, node)| match &node.expr {
+                Expr::Let { var: v, value, .. } if *v == var => Some(*value),
+                _ => None,
+            });
         let value = bound.filter(|value| self.is_invariant(*value));
-        let value = value.ok_or_else(|| Unsupported("a variable of an enclosing expression in a map".into()))?;
+        let value = value
+            .ok_or_else(|| Unsupported("a variable of an enclosing expression in a map".into()))?;
         let term = self.lower(body, value)?;
         self.vars.insert(var, term.clone());
         Ok(term)
@@ -321,7 +334,9 @@ fn rounded(body: &mut Body, value: ValueId, dtype: &DType) -> ValueId {
 /// φ of a type.
 fn null(body: &mut Body, dtype: &DType) -> Result<Term> {
     if let DType::Record(fields) = dtype {
-        let fields = fields.iter().map(|f| Ok((f.name.clone(), null(body, &f.dtype)?)));
+        let fields = fields
+            .iter()
+            .map(|f| Ok((f.name.clone(), null(body, &f.dtype)?)));
         return Ok(Term::Record {
             present: Valid::Never,
             fields: fields.collect::<Result<_>>()?,

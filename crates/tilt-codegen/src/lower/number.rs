@@ -146,7 +146,11 @@ fn in_float(body: &mut Body, a: ValueId, op: Unary) -> ValueId {
 fn sign(body: &mut Body, a: ValueId) -> ValueId {
     let ty = body.ty(a);
     let (zero, one, minus) = if ty.is_float() {
-        (body.float(ty, 0.0), body.float(ty, 1.0), body.float(ty, -1.0))
+        (
+            body.float(ty, 0.0),
+            body.float(ty, 1.0),
+            body.float(ty, -1.0),
+        )
     } else {
         (body.int(ty, 0), body.int(ty, 1), body.int(ty, -1))
     };
@@ -160,7 +164,7 @@ fn sign(body: &mut Body, a: ValueId) -> ValueId {
     body.select(positive, one, rest)
 }
 
-/// An operator of two operands of type `dtype`, `and` and `or` aside.
+/// An operator of two operands, `and` and `or` aside.
 pub(super) fn binary(
     body: &mut Body,
     op: BinaryOp,
@@ -219,7 +223,11 @@ fn comparable(body: &mut Body, value: ValueId) -> ValueId {
 pub(super) fn extreme(body: &mut Body, op: Binary, a: ValueId, b: ValueId) -> ValueId {
     let ty = body.ty(a);
     if ty == Ty::Bool {
-        let op = if op == Binary::Min { Binary::And } else { Binary::Or };
+        let op = if op == Binary::Min {
+            Binary::And
+        } else {
+            Binary::Or
+        };
         return body.binary(op, a, b);
     }
     if !ty.is_float() {
