@@ -2,7 +2,7 @@
 
 use tilt::{
     Backend, Query, RunOptions,
-    interp::{self, Functions, Options, Value, events_of},
+    interp::{self, Event, Functions, Inputs, Options, Value, events_of},
     ir::parse,
 };
 
@@ -204,6 +204,33 @@ fn external_functions() {
         declared,
         "~z[t]: f64 = coalesce(~z.prev(1), 0.0) + @half(~x[t])  output ~z",
     );
+}
+
+#[test]
+fn wrong_functions_are_errors() {
+    let query = "query q unit tick { input ~x: f64 point  extern fn odd(f64) -> i8  ~z[t] = @odd(~x[t])  output ~z }";
+    let program = parse(query).expect("a query");
+    let event = |value: f64| Event {
+        start: 0,
+        end: 1,
+        value: Value::Float(value),
+    };
+    let inputs = Inputs::from([("x".to_owned(), vec![event(1.0)])]);
+    let arrays = buffers(&program, &inputs);
+    let compiled = Query::new(program)
+        .expect("verified")
+        .compile()
+        .expect("compiles");
+    let run = |functions: Functions| {
+        let options = RunOptions::default().functions(functions);
+        compiled.run(&arrays, &options).map_err(|e| e.to_string())
+    };
+    let unknown = run(Functions::default()).expect_err("there is no such function");
+    assert!(unknown.contains("odd"), "{unknown}");
+    let mut functions = Functions::default();
+    functions.register("odd", |_: &[Value]| Value::Int(1000));
+    let wrong = run(functions).expect_err("1000 is no i8");
+    assert!(wrong.contains("1000"), "{wrong}");
 }
 
 #[test]
