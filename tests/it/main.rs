@@ -5,4 +5,5 @@ mod engine;
 mod generate;
 mod golden;
 mod properties;
+mod shapes;
 mod text;

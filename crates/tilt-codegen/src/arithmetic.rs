@@ -6,6 +6,7 @@ use crate::jit::runtime::Entry;
 pub(crate) const TABLE: &[(&str, Entry)] = &[
     ("tilt_python_remainder", Entry::Float2(python_remainder)),
     ("tilt_integer_power", Entry::Int2(integer_power)),
+    ("tilt_round_f16", Entry::Float1(round_f16)),
     ("tilt_year", Entry::Int1(year)),
     ("tilt_month", Entry::Int1(month)),
     ("tilt_day", Entry::Int1(day)),
@@ -22,6 +23,11 @@ extern "C" fn python_remainder(a: f64, b: f64) -> f64 {
     } else {
         rest + b
     }
+}
+
+/// The nearest half float, ties to even.
+extern "C" fn round_f16(value: f64) -> f64 {
+    tilt_ir::round_to(tilt_ir::FloatWidth::W16, value)
 }
 
 /// `base` to the power of `exponent`, both as 64 bits, wrapping. The exponent counts as unsigned.
@@ -62,7 +68,10 @@ extern "C" fn ordinal_day(day: i64) -> i64 {
 /// months have a regular pattern.
 fn civil(day: i64) -> (i64, i64, i64) {
     let since_march = day + 719_468;
-    let (era, day) = (since_march.div_euclid(146_097), since_march.rem_euclid(146_097));
+    let (era, day) = (
+        since_march.div_euclid(146_097),
+        since_march.rem_euclid(146_097),
+    );
     let century = ((4 * day + 3) / 146_097).min(3);
     let day = day - century * 36_524;
     let year = ((4 * day + 3) / 1_461).min(99);

@@ -2,21 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use arrow_array::{ArrayRef, UInt32Array, cast::AsArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
-use tilt_data::{Column, SnapshotBuffer, dtype::to_arrow};
+use arrow_array::ArrayRef;
+use tilt_data::{Column, SnapshotBuffer};
 use tilt_interp::{Options, run_buffers};
-use tilt_ir::{DType, Program, Span, StreamId};
+use tilt_ir::{DType, Field, Program, Span, StreamId};
 
 use crate::{
+    edges,
     error::Error,
     facts::SeriesFacts,
     plan::Plan,
     query::{Backend, Inner, Prepared, RunOptions},
     pieces::Job,
     run::Trouble,
-    series::{Axis, Leaf, Series},
-    text::{Dictionary, is_text},
+    series::{Axis, Series},
+    text::Dictionary,
 };
 
 /// More cells than this are not a grid that anybody means.
@@ -99,6 +100,8 @@ fn try_loops(
         scope,
         part,
         texts: &dictionary.codes,
+        words: &dictionary.words,
+        functions: &options.functions,
         threads: options.threads.unwrap_or_else(default_threads),
         piece_rows: options.piece_rows,
     };
@@ -168,7 +171,10 @@ fn input_series(
 ) -> Series {
     let input = program.streams[id].as_input().expect("an input");
     let fields: Vec<(Option<&str>, &DType)> = match &input.dtype {
-        DType::Record(fields) => fields.iter().map(|f| (Some(f.name.as_str()), &f.dtype)).collect(),
+        DType::Record(fields) => fields
+            .iter()
+            .map(|f| (Some(f.name.as_str()), &f.dtype))
+            .collect(),
         dtype => vec![(None, dtype)],
     };
     let leaves = fields.into_iter().map(|(name, dtype)| {
@@ -176,13 +182,7 @@ fn input_series(
             Some(name) => buffer.column(name).expect("a checked column"),
             None => &buffer.columns()[0],
         };
-        let array = if is_text(dtype) {
-            dictionary.encode(column.array())
-        } else {
-            column.array().clone()
-        };
-        let ty = tilt_codegen::lower::register(dtype).expect("a planned type");
-        Leaf::of_array(&array, ty)
+        edges::leaf(column.array(), dtype, dictionary)
     });
     Series {
         leaves: leaves.collect(),
@@ -201,24 +201,16 @@ fn assemble(
 ) -> tilt_data::Result<SnapshotBuffer> {
     let stage = plan.stages.last().expect("a plan has stages");
     let dtype = program.stream_dtype(stage.stream);
-    let array = |leaf: &Leaf, dtype: &DType| {
-        if is_text(dtype) {
-            let codes = leaf.to_array(&arrow_schema::DataType::UInt32);
-            let codes: &UInt32Array = codes.as_primitive();
-            dictionary.decode(codes)
-        } else {
-            leaf.to_array(&to_arrow(dtype))
-        }
-    };
+    let mut leaves = series.leaves.iter();
     let timeline = series.axis.timeline.clone();
     let output = if let DType::Record(fields) = dtype {
-        let columns = fields.iter().zip(&series.leaves);
-        let columns = columns.map(|(f, leaf)| Column::new(&f.name, array(leaf, &f.dtype)));
+        let mut array = |f: &Field| edges::array(&mut leaves, &f.dtype, dictionary);
+        let columns = fields.iter().map(|f| Column::new(&f.name, array(f)));
         let present: Option<&BooleanBuffer> = series.presence();
         let rows = present.map(|p| NullBuffer::new(p.clone()));
         SnapshotBuffer::record(timeline, columns.collect(), rows, program.unit)?
     } else {
-        let column = Column::new(&stage.name, array(&series.leaves[0], dtype));
+        let column = Column::new(&stage.name, edges::array(&mut leaves, dtype, dictionary));
         SnapshotBuffer::scalar(timeline, column, program.unit)?
     };
     Ok(tilt_interp::with_time_of(program, inputs, output))

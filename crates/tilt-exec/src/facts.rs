@@ -74,9 +74,9 @@ impl AxisFacts {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct SeriesFacts {
     pub(crate) axis: AxisFacts,
-    /// The value, or the fields of a record.
+    pub(crate) dtype: DType,
+    /// The value, or the fields of a record, as `edges` lays them out.
     pub(crate) leaves: Vec<LeafFacts>,
-    pub(crate) record: bool,
     /// Whether positions may be empty.
     pub(crate) nullable: bool,
 }
@@ -91,6 +91,11 @@ pub(crate) struct LeafFacts {
 }
 
 impl SeriesFacts {
+    /// Whether its values are records.
+    pub(crate) fn is_record(&self) -> bool {
+        matches!(self.dtype, DType::Record(_))
+    }
+
     /// Facts of an input's data.
     pub(crate) fn of_input(input: &Input, buffer: &SnapshotBuffer) -> Result<Self, Unsupported> {
         let record = matches!(input.dtype, DType::Record(_));
@@ -114,8 +119,8 @@ impl SeriesFacts {
         }
         Ok(Self {
             axis: AxisFacts::of(buffer),
+            dtype: input.dtype.clone(),
             leaves,
-            record,
             nullable: buffer.null_rows() > 0,
         })
     }

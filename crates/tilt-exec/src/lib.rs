@@ -4,23 +4,30 @@
 //! Query ──compile──▶ Compiled ──run──▶ SnapshotBuffer
 //!            │            │
 //!            │            ├── facts of the data: periodic? φ? overlapping?        facts
-//!            │            ├── plan: stages, locates, ranges, windows, loops       plan, reads, window
+//!            │            ├── plan: stages, locates, ranges, windows, loops       plan, reads, own, call, window
 //!            │            └── machine code of the loops                           code (tilt-codegen)
 //!            │
 //!            └── pieces: rows of the output, each with the halo that lineage gives   pieces
-//!                  └── a piece: stage by stage, chunk by chunk                        run, range, scan, view
+//!                  └── a piece: stage by stage, chunk by chunk                        run, locate, range, scan, call, view
 //! ```
+//!
+//! A map that is more than a function of its event is a stage of its own, whose column the window reads. External functions are called between
+//! loops, a chunk at a time.
 //!
 //! What loops cannot compute yet is run by the interpreter, and [`Compiled::explain`] says so.
 
+mod call;
 mod code;
 mod cursor;
+mod edges;
 mod error;
 mod execute;
 mod explain;
 mod facts;
+mod locate;
 mod memory;
 mod merge;
+mod own;
 mod pieces;
 mod plan;
 mod query;
@@ -29,6 +36,7 @@ mod reads;
 mod run;
 mod scan;
 mod series;
+mod slack;
 mod text;
 mod view;
 mod window;

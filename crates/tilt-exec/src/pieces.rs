@@ -9,6 +9,7 @@ use std::{
 use rayon::{ThreadPool, ThreadPoolBuilder, prelude::*};
 use tilt_codegen::lir::{Lanes, Sink};
 use tilt_data::{SnapshotBuffer, Spans, Timeline};
+use tilt_interp::Functions;
 use tilt_ir::{Lineage, Reach, Span, StreamId};
 
 use crate::{
@@ -40,6 +41,8 @@ pub(crate) struct Job<'a> {
     pub(crate) scope: Span,
     pub(crate) part: Span,
     pub(crate) texts: &'a HashMap<String, u32>,
+    pub(crate) words: &'a [String],
+    pub(crate) functions: &'a Functions,
     pub(crate) threads: usize,
     pub(crate) piece_rows: Option<usize>,
 }
@@ -51,7 +54,7 @@ impl Job<'_> {
         let main = &self.plan.loops[stage.main];
         let recurs = self.plan.stages.iter().any(|s| self.plan.loops[s.main].lanes == Lanes::One);
         let rows = self.rows();
-        let (Some((axis, rows)), false, Some(_)) = (rows, recurs || self.is_unbounded(), self.plan.slack)
+        let (Some((axis, rows)), false, Some(_)) = (rows, recurs || self.is_unbounded(), self.plan.reach)
         else {
             return self.in_one_go();
         };
@@ -143,7 +146,7 @@ impl Job<'_> {
     ) -> Result<(), Trouble> {
         let span = span_of(axis, &rows);
         let cuts = self.cuts(span);
-        let slack = self.plan.slack.unwrap_or(0);
+        let slack = self.plan.reach.unwrap_or(0);
         let scope = Span::new(
             self.scope.start.max(span.start.saturating_sub(slack)),
             self.scope.end.min(span.end.saturating_add(slack)),
@@ -159,6 +162,8 @@ impl Job<'_> {
             run: self.run,
             scope,
             texts: self.texts,
+            words: self.words,
+            functions: self.functions,
             wanted: Wanted::Rows {
                 rows: rows.start - first..rows.end - first,
                 columns,
@@ -179,6 +184,8 @@ impl Job<'_> {
             run: self.run,
             scope: self.scope,
             texts: self.texts,
+            words: self.words,
+            functions: self.functions,
             wanted: Wanted::Time(self.part),
         };
         Ok(vec![piece.evaluate(self.series.clone())?])

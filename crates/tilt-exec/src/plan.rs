@@ -3,17 +3,23 @@
 //! Every temporal expression is a **stage**: the rows of its clock, and one loop that computes them. What the loop reads is a list of [`Source`]s, parallel to its
 //! accesses: columns of earlier stages found by a [`Locate`], results of windows, instants. `run` turns each into a pointer for a chunk of rows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tilt_codegen::{
     lir::{Lanes, Loop, Sink, Store},
     lower::{Body, Lowering, Term, Unsupported, Valid},
 };
-use tilt_ir::{Clock, Edge, Id, Overlap, Program, Source as ClockSource, StreamId, Temporal, Timeline, Timelines};
+use tilt_ir::{
+    Clock, DType, Edge, ExprId, Id, Overlap, Program, Source as ClockSource, StreamId, Temporal,
+    Timeline, Timelines,
+};
 
 use crate::{
+    call::CallPlan,
     facts::{AxisFacts, LeafFacts, SeriesFacts},
-    reads::StageReads,
+    own::OwnColumn,
+    reads::{Kind, StageReads},
+    slack,
     window::{RangePlan, WindowPlan},
 };
 
@@ -22,8 +28,10 @@ use crate::{
 pub(crate) struct Plan {
     pub(crate) stages: Vec<Stage>,
     pub(crate) loops: Vec<Loop>,
-    /// How far any stage can read around its own events, in ticks; `None` without limit.
+    /// How far from the run an event of any stage can end, in ticks; `None` if 64 bits do not hold it.
     pub(crate) slack: Option<i64>,
+    /// How far around its own events any stage reads, in ticks, all of them together; `None` without limit.
+    pub(crate) reach: Option<i64>,
     /// Where the rows of the output come from.
     pub(crate) root: Root,
 }
@@ -48,14 +56,18 @@ pub(crate) struct Stage {
     pub(crate) locates: Vec<Locate>,
     pub(crate) ranges: Vec<RangePlan>,
     pub(crate) windows: Vec<WindowPlan>,
+    /// External functions, in an order in which a call needs only those before it.
+    pub(crate) calls: Vec<CallPlan>,
     /// What each access of the main loop reads.
     pub(crate) sources: Vec<Source>,
     /// What each parameter of the main loop is.
     pub(crate) params: Vec<ParamSource>,
-    /// The main loop: stores the leaves, then whether there is an event if that is not always so.
+    /// The main loop: stores the leaves, then whether there is an event if that is not always so, then what only the stage itself reads.
     pub(crate) main: usize,
     /// The same loop with stores past the caches, for an output that they cannot hold.
     pub(crate) streaming: Option<usize>,
+    /// Which of these the stage reads itself.
+    pub(crate) own: Vec<(OwnColumn, usize)>,
     pub(crate) facts: SeriesFacts,
 }
 
@@ -67,15 +79,29 @@ pub(crate) enum Domain {
     /// The cells of a grid.
     Grid { period: i64, offset: i64 },
     /// The events of an `on` clock; later stages with an equal clock share them.
-    Merge { groups: Vec<GroupPlan>, twin: Option<StreamId> },
+    Merge {
+        groups: Vec<GroupPlan>,
+        twin: Option<StreamId>,
+    },
 }
 
 /// What is chosen together in a merge.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum GroupPlan {
-    Value { streams: Vec<StreamId>, offset: i64 },
-    Hold { stream: StreamId, offset: i64, max_age: Option<i64> },
-    Window { stream: StreamId, lo: i64, hi: i64 },
+    Value {
+        streams: Vec<StreamId>,
+        offset: i64,
+    },
+    Hold {
+        stream: StreamId,
+        offset: i64,
+        max_age: Option<i64>,
+    },
+    Window {
+        stream: StreamId,
+        lo: i64,
+        hi: i64,
+    },
 }
 
 /// Which position of another timeline a row reads.
@@ -88,15 +114,25 @@ pub(crate) enum Locate {
     /// On another timeline with the same period: the same number of rows away for all rows, known when it runs.
     Affine { stream: StreamId, offset: i64 },
     /// The event active at `t + offset`; `present` tells which positions of a bag count.
-    ByTime { stream: StreamId, offset: i64, overlap: Pick },
+    ByTime {
+        stream: StreamId,
+        offset: i64,
+        overlap: Pick,
+    },
     /// What the merge chose.
     Choice(usize),
     /// The last event that ended by `t + offset`.
-    Held { stream: StreamId, offset: i64, max_age: Option<i64> },
+    Held {
+        stream: StreamId,
+        offset: i64,
+        max_age: Option<i64>,
+    },
     /// The n-th event before the one at another locate.
     Prev { of: usize, stream: StreamId, n: u32 },
-    /// An earlier row of the stage's own output.
-    Own { rows: i64 },
+    /// The row of the stage itself that was active at `t + offset`.
+    OwnActive { offset: i64 },
+    /// The last row of the stage itself that ended by `t + offset`.
+    OwnEnded { offset: i64, max_age: Option<i64> },
     /// The first event of a window, or its last.
     Range { range: usize, last: bool },
 }
@@ -112,10 +148,7 @@ pub(crate) enum Pick {
 impl Locate {
     /// Whether rows read neighbouring elements, so that no index is needed.
     pub(crate) fn by_row(&self) -> bool {
-        matches!(
-            self,
-            Self::Same | Self::Rows { .. } | Self::Affine { .. } | Self::Own { .. }
-        )
+        matches!(self, Self::Same | Self::Rows { .. } | Self::Affine { .. })
     }
 }
 
@@ -123,13 +156,31 @@ impl Locate {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
     /// A column of a stream.
-    Leaf { stream: StreamId, leaf: usize, locate: usize },
+    Leaf {
+        stream: StreamId,
+        leaf: usize,
+        locate: usize,
+    },
     /// Whether a stream has an event.
     Present { stream: StreamId, locate: usize },
     /// The ends of the rows.
     Ends,
     /// An edge of the event found.
-    Edge { stream: StreamId, locate: usize, edge: Edge },
+    Edge {
+        stream: StreamId,
+        locate: usize,
+        edge: Edge,
+    },
+    /// The stage's own value some rows before.
+    OwnRows { rows: i64 },
+    /// What the stage itself has written, all rows.
+    OwnTable(OwnColumn),
+    /// The position that a locate finds.
+    Position { locate: usize },
+    /// The ends of all rows.
+    EndsTable,
+    /// A result of an external function.
+    Call(usize),
     /// A result of a window.
     Window { window: usize, column: usize },
     /// Where a window begins, as a position.
@@ -139,7 +190,12 @@ pub(crate) enum Source {
     /// Where it is split, as a position.
     RangeSplit(usize),
     /// The value of a column next to the split: before it (early part) or after it (late part).
-    Anchor { range: usize, stream: StreamId, leaf: usize, early: bool },
+    Anchor {
+        range: usize,
+        stream: StreamId,
+        leaf: usize,
+        early: bool,
+    },
 }
 
 /// What a parameter of a loop is.
@@ -168,21 +224,22 @@ pub(crate) fn plan(
         timelines: &timelines,
         facts: inputs.clone(),
         loops: Vec::new(),
+        stages: Vec::new(),
+        maps: HashMap::new(),
     };
-    let mut stages: Vec<Stage> = Vec::new();
     let needed = needed(program);
     for (id, temporal) in program.temporals().filter(|(id, _)| needed.contains(id)) {
-        let stage = planner
-            .stage(id, temporal, &stages)
+        planner
+            .stage(id, temporal)
             .map_err(|Unsupported(what)| Unsupported(format!("{what} in ~{}", temporal.name)))?;
-        planner.facts.insert(id, stage.facts.clone());
-        stages.push(stage);
     }
+    let stages = planner.stages;
     if stages.last().is_none_or(|stage| stage.stream != program.output) {
         return Err(Unsupported("an output that is an input".into()));
     }
     Ok(Plan {
-        slack: slack(program),
+        slack: slack::slack(program),
+        reach: reach(program),
         root: root(&stages, program.output),
         stages,
         loops: planner.loops,
@@ -228,34 +285,115 @@ pub(crate) struct Planner<'a> {
     pub(crate) timelines: &'a Timelines,
     pub(crate) facts: BTreeMap<StreamId, SeriesFacts>,
     pub(crate) loops: Vec<Loop>,
+    /// Every stage comes after those that it reads.
+    stages: Vec<Stage>,
+    /// Maps that are stages, by the source of their window.
+    maps: HashMap<(StreamId, ExprId), StreamId>,
+}
+
+/// What a stage computes.
+struct Definition<'d, 'p> {
+    stream: StreamId,
+    name: &'d str,
+    clock: &'d Clock,
+    dtype: &'p DType,
+    body: ExprId,
 }
 
 impl<'p> Planner<'p> {
-    fn stage(
+    fn stage(&mut self, stream: StreamId, temporal: &'p Temporal) -> Result<(), Unsupported> {
+        let domain = self.domain(stream, temporal);
+        self.define(
+            &Definition {
+                stream,
+                name: &temporal.name,
+                clock: &temporal.clock,
+                dtype: &temporal.dtype,
+                body: temporal.body,
+            },
+            domain,
+        )
+    }
+
+    /// The hidden stream of a map: its value at each event of `source`, φ where there is none. Its number is one that the program does not use; it is
+    /// on the timeline of `source`.
+    pub(crate) fn map_stage(
         &mut self,
-        id: StreamId,
-        temporal: &'p Temporal,
-        earlier: &[Stage],
-    ) -> Result<Stage, Unsupported> {
-        let domain = self.domain(id, temporal, earlier)?;
-        let axis = self.axis(&domain);
+        source: StreamId,
+        map: ExprId,
+    ) -> Result<StreamId, Unsupported> {
+        if let Some(known) = self.maps.get(&(source, map)) {
+            return Ok(*known);
+        }
+        let stream = StreamId::new(self.program.streams.len() + self.maps.len());
+        // Taken before maps inside this one take theirs.
+        self.maps.insert((source, map), stream);
         let program = self.program;
-        let reads = StageReads::new(self, id, temporal, &domain, axis.clone());
+        self.define(
+            &Definition {
+                stream,
+                name: &format!("{}_map", program.streams[source].name()),
+                clock: &Clock::At(source),
+                dtype: program.dtype(map),
+                body: map,
+            },
+            Domain::On(source),
+        )?;
+        Ok(stream)
+    }
+
+    /// Adds a stage.
+    fn define(&mut self, what: &Definition<'_, 'p>, domain: Domain) -> Result<(), Unsupported> {
+        let (loops, stages, maps) = (self.loops.len(), self.stages.len(), self.maps.clone());
+        let attempt = self.lower(what, &domain, Kind::Stage)?;
+        let stage = if let Some(stage) = attempt {
+            stage
+        } else {
+            self.loops.truncate(loops);
+            self.stages.truncate(stages);
+            self.maps = maps;
+            let gaps = self.lower(what, &domain, Kind::Gaps)?;
+            gaps.expect("recurrences with gaps may be φ")
+        };
+        self.facts.insert(what.stream, stage.facts.clone());
+        self.stages.push(Stage { domain, ..stage });
+        Ok(())
+    }
+
+    /// The loops of a stage, its domain left out. `None` if it is a recurrence that must have gaps.
+    fn lower(
+        &mut self,
+        what: &Definition<'_, 'p>,
+        domain: &Domain,
+        kind: Kind,
+    ) -> Result<Option<Stage>, Unsupported> {
+        let axis = self.axis(domain);
+        let program = self.program;
+        let reads = StageReads::new(self, what.stream, what.dtype, domain, axis.clone(), kind);
         let mut lowering = Lowering::new(program, reads);
         let mut body = Body::default();
-        let value = lowering.lower(&mut body, temporal.body)?;
-        let alive = lowering.reads.alive(&mut body, temporal)?;
-        let (columns, leaves, nullable) = store(&mut body, &temporal.name, value, alive);
-        let reads = lowering.reads.finish(nullable)?;
+        let value = lowering.lower(&mut body, what.body)?;
+        let alive = lowering.reads.alive(&mut body, what.clock, what.body)?;
+        let (mut columns, leaves, nullable) = store(&mut body, what.name, value, alive);
+        if nullable && kind == Kind::Stage && lowering.reads.reads_itself() {
+            return Ok(None);
+        }
+        let own = lowering
+            .reads
+            .store_own(&mut body, &mut columns, leaves.len());
+        let reads = lowering.reads.finish()?;
         let sink = Sink::Store {
             columns,
             streaming: false,
         };
-        let main = body.finish(temporal.name.clone(), reads.lanes, sink);
-        let sources = main.accesses.iter().map(|a| reads.sources[a.index()].clone());
+        let main = body.finish(what.name, reads.lanes, sink);
+        let sources = main
+            .accesses
+            .iter()
+            .map(|a| reads.sources[a.index()].clone());
         let params = main.params.iter().map(|p| reads.params[p.index()].clone());
         let (sources, params) = (sources.collect(), params.collect());
-        let streams = id == program.output && main.body.lanes == Lanes::Eight;
+        let streams = what.stream == program.output && main.body.lanes == Lanes::Eight;
         let streaming = streams.then(|| {
             let mut streaming = main.body.clone();
             if let Sink::Store { streaming, .. } = &mut streaming.sink {
@@ -269,50 +407,48 @@ impl<'p> Planner<'p> {
             self.loops.push(body);
             self.loops.len() - 1
         });
-        Ok(Stage {
-            stream: id,
-            name: temporal.name.clone(),
-            domain,
+        let facts = SeriesFacts {
+            axis,
+            dtype: what.dtype.clone(),
+            leaves,
+            nullable,
+        };
+        Ok(Some(Stage {
+            stream: what.stream,
+            name: what.name.to_owned(),
+            domain: Domain::On(what.stream),
             locates: reads.locates,
             ranges: reads.ranges,
             windows: reads.windows,
+            calls: reads.calls,
             sources,
             params,
             main,
             streaming,
-            facts: SeriesFacts {
-                axis,
-                leaves,
-                record: matches!(temporal.dtype, tilt_ir::DType::Record(_)),
-                nullable,
-            },
-        })
+            own,
+            facts,
+        }))
     }
 
-    fn domain(
-        &self,
-        id: StreamId,
-        temporal: &Temporal,
-        earlier: &[Stage],
-    ) -> Result<Domain, Unsupported> {
-        if let Clock::Every { period, offset } = temporal.clock {
-            return Ok(Domain::Grid { period, offset });
-        }
+    fn domain(&self, id: StreamId, temporal: &Temporal) -> Domain {
         let sources: &[ClockSource] = match &temporal.clock {
-            Clock::At(stream) => {
-                return Ok(Domain::On(*stream));
+            Clock::Every { period, offset } => {
+                return Domain::Grid {
+                    period: *period,
+                    offset: *offset,
+                };
             }
+            Clock::At(stream) => return Domain::On(*stream),
             Clock::OnChange(sources) => sources,
-            Clock::Every { .. } => unreachable!("handled above"),
         };
         if self.timelines.aligned(&temporal.clock).is_some() {
-            return Ok(Domain::On(sources[0].stream()));
+            return Domain::On(sources[0].stream());
         }
         let twin = match self.timelines.of(id) {
             Timeline::Own(first) if first != id => Some(first),
             _ => None,
         };
-        let twin = twin.filter(|t| earlier.iter().any(|s| s.stream == *t));
+        let twin = twin.filter(|t| self.stages.iter().any(|s| s.stream == *t));
         let mut groups: Vec<GroupPlan> = Vec::new();
         for source in sources {
             match *source {
@@ -343,7 +479,7 @@ impl<'p> Planner<'p> {
                 }
             }
         }
-        Ok(Domain::Merge { groups, twin })
+        Domain::Merge { groups, twin }
     }
 
     fn axis(&self, domain: &Domain) -> AxisFacts {
@@ -386,53 +522,58 @@ fn store(
     value: Term,
     alive: Valid,
 ) -> (Vec<Store>, Vec<LeafFacts>, bool) {
-    let mut columns = Vec::new();
-    let mut leaves = Vec::new();
-    let mut leaf = |body: &mut Body, name: &str, term: &Term, alive: Valid| {
-        let Term::Scalar { value, valid } = term else {
-            unreachable!("leaves are scalars")
-        };
-        let valid = body.both(*valid, alive);
-        let valid = match valid {
-            Valid::Always => None,
-            other => Some(body.truth(other)),
-        };
-        columns.push(Store {
-            value: *value,
-            valid,
+    let mut stored = Stored::default();
+    let Term::Record { present, fields } = value else {
+        stored.leaf(body, name, &value, alive);
+        let nullable = stored.leaves[0].nullable;
+        return (stored.columns, stored.leaves, nullable);
+    };
+    for (name, field) in &fields {
+        stored.leaf(body, name, field, Valid::Always);
+    }
+    let present = body.both(present, alive);
+    let nullable = present != Valid::Always;
+    if nullable {
+        stored.columns.push(Store {
+            value: body.truth(present),
+            valid: None,
         });
-        leaves.push(LeafFacts {
+    }
+    (stored.columns, stored.leaves, nullable)
+}
+
+/// Leaves as they are stored.
+#[derive(Default)]
+struct Stored {
+    columns: Vec<Store>,
+    leaves: Vec<LeafFacts>,
+}
+
+impl Stored {
+    /// Adds a field, as `edges` lays it out.
+    fn leaf(&mut self, body: &mut Body, name: &str, term: &Term, alive: Valid) {
+        let (value, valid) = match term {
+            Term::Scalar { value, valid } => (*value, body.both(*valid, alive)),
+            Term::Record { present, .. } => (body.truth(*present), Valid::Always),
+        };
+        let valid = (valid != Valid::Always).then(|| body.truth(valid));
+        self.columns.push(Store { value, valid });
+        self.leaves.push(LeafFacts {
             name: name.to_owned(),
-            ty: body.ty(*value),
+            ty: body.ty(value),
             nullable: valid.is_some(),
         });
-    };
-    match value {
-        Term::Scalar { .. } => {
-            leaf(body, name, &value, alive);
-            let nullable = leaves[0].nullable;
-            (columns, leaves, nullable)
-        }
-        Term::Record { present, fields } => {
-            for (name, field) in &fields {
-                leaf(body, name, field, Valid::Always);
+        if let Term::Record { fields, .. } = term {
+            for (name, field) in fields {
+                self.leaf(body, name, field, Valid::Always);
             }
-            let present = body.both(present, alive);
-            let nullable = present != Valid::Always;
-            if nullable {
-                columns.push(Store {
-                    value: body.truth(present),
-                    valid: None,
-                });
-            }
-            (columns, leaves, nullable)
         }
     }
 }
 
 /// How far the reads of all expressions reach around their events together. An event of any stage that an output event depends on
 /// ends no further from it.
-fn slack(program: &Program) -> Option<i64> {
+fn reach(program: &Program) -> Option<i64> {
     use tilt_ir::{Bounds, Expr};
     let mut total = 0i64;
     for (_, temporal) in program.temporals() {

@@ -201,8 +201,8 @@ impl Inner {
                         disjoint,
                         ordered: disjoint || length.is_some(),
                     },
+                    dtype: input.dtype.clone(),
                     leaves,
-                    record: matches!(input.dtype, DType::Record(_)),
                     nullable: false,
                 },
             );

@@ -2,12 +2,13 @@
 
 use tilt_codegen::{
     lir::{Access, AccessId, Binary, By, Compare, Lanes, Ty, ValueId},
-    lower::{Body, Reads, Result, Term, Unsupported, Valid, register},
+    lower::{Body, Reads, Result, Term, Unsupported, Valid},
 };
-use tilt_ir::{Clock, DType, Edge, ExprId, Source as ClockSource, StreamId, Temporal};
+use tilt_ir::{Clock, DType, Edge, Expr, ExprId, Source as ClockSource, StreamId};
 
 use crate::{
-    facts::AxisFacts,
+    call::{self, CallPlan},
+    facts::{AxisFacts, SeriesFacts},
     plan::{Domain, GroupPlan, Locate, ParamSource, Planner, Source},
     window::{self, RangePlan, WindowPlan},
 };
@@ -19,14 +20,24 @@ pub(crate) struct StageReads<'a, 'p> {
     dtype: &'p DType,
     domain: &'a Domain,
     pub(crate) axis: AxisFacts,
-    /// Whether this is the map of a reduction, which reads the event itself and nothing else.
-    in_map: bool,
+    kind: Kind,
     found: Found,
     /// Where each read has a value, for grid cells outside the run.
     seen: Vec<Valid>,
     /// Whether there is a read of which that is not known.
     blind: bool,
-    reads_itself: bool,
+    pub(crate) reads_itself: bool,
+}
+
+/// What a loop computes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// A stage. If it is a recurrence, it is not φ anywhere.
+    Stage,
+    /// A recurrence that may be φ.
+    Gaps,
+    /// The map of a reduction as part of its loops: it reads the event itself and nothing else.
+    Map,
 }
 
 /// What was found.
@@ -35,9 +46,32 @@ pub(crate) struct Found {
     pub(crate) locates: Vec<Locate>,
     pub(crate) ranges: Vec<RangePlan>,
     pub(crate) windows: Vec<WindowPlan>,
+    pub(crate) calls: Vec<CallPlan>,
     pub(crate) sources: Vec<Source>,
     pub(crate) params: Vec<ParamSource>,
     pub(crate) lanes: Lanes,
+}
+
+impl Default for Found {
+    fn default() -> Self {
+        Self {
+            locates: vec![Locate::Same],
+            ranges: Vec::new(),
+            windows: Vec::new(),
+            calls: Vec::new(),
+            sources: Vec::new(),
+            params: Vec::new(),
+            lanes: Lanes::Eight,
+        }
+    }
+}
+
+/// Reads the leaves of a stream from first to last.
+struct LeafReader {
+    stream: StreamId,
+    locate: usize,
+    by: By,
+    next: usize,
 }
 
 /// The position of [`Locate::Same`] in every list of locates.
@@ -47,25 +81,19 @@ impl<'a, 'p> StageReads<'a, 'p> {
     pub(crate) fn new(
         planner: &'a mut Planner<'p>,
         stream: StreamId,
-        temporal: &'p Temporal,
+        dtype: &'p DType,
         domain: &'a Domain,
         axis: AxisFacts,
+        kind: Kind,
     ) -> Self {
         Self {
             planner,
             stream,
-            dtype: &temporal.dtype,
+            dtype,
             domain,
             axis,
-            in_map: false,
-            found: Found {
-                locates: vec![Locate::Same],
-                ranges: Vec::new(),
-                windows: Vec::new(),
-                sources: Vec::new(),
-                params: Vec::new(),
-                lanes: Lanes::Eight,
-            },
+            kind,
+            found: Found::default(),
             seen: Vec::new(),
             blind: false,
             reads_itself: false,
@@ -86,27 +114,46 @@ impl<'a, 'p> StageReads<'a, 'p> {
             dtype,
             domain,
             axis,
-            in_map: true,
-            found: Found {
-                locates: vec![Locate::Same],
-                ranges: Vec::new(),
-                windows: Vec::new(),
-                sources: Vec::new(),
-                params: Vec::new(),
-                lanes: Lanes::Eight,
-            },
+            kind: Kind::Map,
+            found: Found::default(),
             seen: Vec::new(),
             blind: false,
             reads_itself: false,
         }
     }
 
-    /// All that was found; `nullable` tells whether the output may be φ.
-    pub(crate) fn finish(self, nullable: bool) -> Result<Found> {
-        if self.reads_itself && nullable {
-            return Err(Unsupported("a recurrence that may be φ".into()));
+    /// Whether the map of a window over `source` is more than a function of what its timeline holds at the event.
+    pub(crate) fn needs_stage(&self, source: StreamId, map: ExprId) -> bool {
+        let timelines = self.planner.timelines;
+        let mut needs = false;
+        self.planner.program.walk(map, &mut |_, expr| {
+            needs |= match expr {
+                Expr::At { stream, offset } => {
+                    *offset != 0 || timelines.of(*stream) != timelines.of(source)
+                }
+                Expr::Hold { .. }
+                | Expr::Prev { .. }
+                | Expr::Edge { .. }
+                | Expr::Reduce { .. }
+                | Expr::Call { .. } => true,
+                _ => false,
+            };
+        });
+        needs
+    }
+
+    /// All that was found.
+    pub(crate) fn finish(self) -> Result<Found> {
+        let own = |source: &Source| matches!(source, Source::OwnRows { .. } | Source::OwnTable(_));
+        if self.found.calls.iter().any(|c| c.sources.iter().any(own)) {
+            return Err(Unsupported("an external function in a recurrence".into()));
         }
         Ok(self.found)
+    }
+
+    /// Whether a recurrence takes care of its own φ.
+    pub(crate) fn has_gaps(&self) -> bool {
+        self.kind == Kind::Gaps
     }
 
     pub(crate) fn found(&mut self) -> &mut Found {
@@ -122,8 +169,8 @@ impl<'a, 'p> StageReads<'a, 'p> {
     }
 
     /// Where rows are events of the clock.
-    pub(crate) fn alive(&mut self, body: &mut Body, temporal: &Temporal) -> Result<Valid> {
-        match &temporal.clock {
+    pub(crate) fn alive(&mut self, body: &mut Body, clock: &Clock, value: ExprId) -> Result<Valid> {
+        match clock {
             Clock::At(stream) => self.presence(body, *stream, SAME),
             Clock::OnChange(sources) if matches!(self.domain, Domain::On(_)) => {
                 let mut any = Valid::Never;
@@ -138,15 +185,20 @@ impl<'a, 'p> StageReads<'a, 'p> {
             }
             Clock::OnChange(_) => Ok(Valid::Always),
             Clock::Every { period, .. } => {
-                if tilt_ir::is_strict(self.planner.program, temporal.body) {
+                // What a recurrence reads of itself does not make a cell.
+                if !self.reads_itself && tilt_ir::is_strict(self.planner.program, value) {
                     return Ok(Valid::Always);
                 }
                 if self.blind {
-                    return Err(Unsupported("a grid whose cells depend on φ in a window".into()));
+                    return Err(Unsupported(
+                        "a grid whose cells depend on φ in a window".into(),
+                    ));
                 }
                 let inside = self.inside_run(body, *period)?;
                 let seen = std::mem::take(&mut self.seen);
-                Ok(seen.into_iter().fold(inside, |any, valid| body.either(any, valid)))
+                Ok(seen
+                    .into_iter()
+                    .fold(inside, |any, valid| body.either(any, valid)))
             }
         }
     }
@@ -206,8 +258,8 @@ impl<'a, 'p> StageReads<'a, 'p> {
         tilt_ir::Id::new(index)
     }
 
-    fn locate(&mut self, locate: Locate) -> Result<usize> {
-        if self.in_map && locate != Locate::Same {
+    pub(crate) fn locate(&mut self, locate: Locate) -> Result<usize> {
+        if self.kind == Kind::Map && locate != Locate::Same {
             return Err(Unsupported("a map that reads other events".into()));
         }
         let known = self.found.locates.iter().position(|l| *l == locate);
@@ -273,65 +325,78 @@ impl<'a, 'p> StageReads<'a, 'p> {
         if locate == SAME && !facts.nullable {
             return Ok(Valid::Always);
         }
-        if !facts.record {
+        if !facts.is_record() {
             return Ok(self.term(body, stream, locate)?.valid());
         }
-        let name = self.planner.program.streams[stream].name().to_owned();
         let source = Source::Present { stream, locate };
-        let access = self.access(body, source, &name, Ty::Bool, By::Row, true);
+        let access = self.access(body, source, "present", Ty::Bool, By::Row, true);
         Ok(body.valid(access))
     }
 
     /// The value of a stream at a locate.
-    pub(crate) fn term(&mut self, body: &mut Body, stream: StreamId, locate: usize) -> Result<Term> {
+    pub(crate) fn term(
+        &mut self,
+        body: &mut Body,
+        stream: StreamId,
+        locate: usize,
+    ) -> Result<Term> {
         let facts = self.planner.facts[&stream].clone();
         let by = if self.found.locates[locate].by_row() {
             By::Row
         } else {
             By::Index
         };
-        let mut leaf = |this: &mut Self, body: &mut Body, leaf: usize| {
-            let column = &facts.leaves[leaf];
-            let source = Source::Leaf {
-                stream,
-                leaf,
-                locate,
-            };
-            let nullable = column.nullable || locate != SAME;
-            let access = this.access(body, source, &column.name, column.ty, by, nullable);
-            Term::Scalar {
-                value: body.load(access),
-                valid: body.valid(access),
-            }
+        let mut reader = LeafReader {
+            stream,
+            locate,
+            by,
+            next: 0,
         };
-        if !facts.record {
-            return Ok(leaf(self, body, 0));
-        }
-        let fields = (0..facts.leaves.len())
-            .map(|i| (facts.leaves[i].name.clone(), leaf(self, body, i)))
-            .collect();
+        let DType::Record(fields) = &facts.dtype else {
+            return Ok(self.leaf(body, &facts, &facts.dtype, &mut reader));
+        };
+        let fields = fields.iter().map(|field| {
+            let term = self.leaf(body, &facts, &field.dtype, &mut reader);
+            (field.name.clone(), term)
+        });
+        let fields = fields.collect();
         Ok(Term::Record {
             present: self.presence(body, stream, locate)?,
             fields,
         })
     }
 
-    /// The stage's own output some rows back.
-    fn own(&mut self, body: &mut Body, rows: i64) -> Result<Term> {
-        let ty = register(self.dtype)?;
-        let locate = self.locate(Locate::Own { rows })?;
-        self.reads_itself = true;
-        self.found.lanes = Lanes::One;
+    /// The field whose leaves come next.
+    fn leaf(
+        &mut self,
+        body: &mut Body,
+        facts: &SeriesFacts,
+        dtype: &DType,
+        reader: &mut LeafReader,
+    ) -> Term {
+        let column = &facts.leaves[reader.next];
         let source = Source::Leaf {
-            stream: self.stream,
-            leaf: 0,
-            locate,
+            stream: reader.stream,
+            leaf: reader.next,
+            locate: reader.locate,
         };
-        let access = self.access(body, source, "itself", ty, By::Row, true);
-        Ok(Term::Scalar {
-            value: body.load(access),
-            valid: body.valid(access),
-        })
+        reader.next += 1;
+        let nullable = column.nullable || reader.locate != SAME;
+        let access = self.access(body, source, &column.name, column.ty, reader.by, nullable);
+        let (value, valid) = (body.load(access), body.valid(access));
+        let DType::Record(fields) = dtype else {
+            return Term::Scalar { value, valid };
+        };
+        let present = body.valid_if(value);
+        let present = body.both(valid, present);
+        let fields = fields.iter().map(|field| {
+            let term = self.leaf(body, facts, &field.dtype, reader);
+            (field.name.clone(), term)
+        });
+        Term::Record {
+            fields: fields.collect(),
+            present,
+        }
     }
 
     /// Notes where a window has events, or that this is not known.
@@ -362,16 +427,8 @@ impl Reads for StageReads<'_, '_> {
     }
 
     fn at(&mut self, body: &mut Body, stream: StreamId, offset: i64) -> Result<Term> {
-        if stream == self.stream && !self.in_map {
-            let rows = match (self.axis.regular, self.axis.length) {
-                (Some(regular), Some(length))
-                    if offset % regular.period == 0 && length <= regular.period =>
-                {
-                    offset / regular.period
-                }
-                _ => return Err(Unsupported("a recurrence by time on irregular events".into())),
-            };
-            return self.own(body, rows);
+        if stream == self.stream && self.kind != Kind::Map {
+            return self.own_at(body, offset);
         }
         let locate = self.locate_at(stream, offset)?;
         let term = self.term(body, stream, locate)?;
@@ -386,7 +443,7 @@ impl Reads for StageReads<'_, '_> {
         max_age: Option<i64>,
     ) -> Result<Term> {
         if stream == self.stream {
-            return Err(Unsupported("a recurrence by hold".into()));
+            return self.own_hold(body, offset, max_age);
         }
         let locate = self.locate(Locate::Held {
             stream,
@@ -398,8 +455,8 @@ impl Reads for StageReads<'_, '_> {
     }
 
     fn prev(&mut self, body: &mut Body, stream: StreamId, n: u32) -> Result<Term> {
-        if stream == self.stream && !self.in_map {
-            return self.own(body, -i64::from(n));
+        if stream == self.stream && self.kind != Kind::Map {
+            return self.own_prev(body, n);
         }
         let current = self.locate_at(stream, 0)?;
         if n == 0 {
@@ -450,10 +507,14 @@ impl Reads for StageReads<'_, '_> {
     }
 
     fn reduce(&mut self, body: &mut Body, id: ExprId) -> Result<Term> {
-        if self.in_map {
+        if self.kind == Kind::Map {
             return Err(Unsupported("a reduction in a map".into()));
         }
         window::reduce(self, body, id)
+    }
+
+    fn call(&mut self, body: &mut Body, id: ExprId, args: &[Term]) -> Result<Term> {
+        call::lower(self, body, id, args)
     }
 
     fn text(&mut self, body: &mut Body, text: &str) -> Result<ValueId> {

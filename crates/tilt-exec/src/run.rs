@@ -14,20 +14,25 @@ use tilt_codegen::{
     abi::{Args, Target, View},
     lir::{LANES, Lanes, Sink, Ty},
 };
-use tilt_data::{Spans, Timeline};
+use tilt_data::Timeline;
 use tilt_ir::{Edge, Span, StreamId};
 
+use tilt_interp::Functions;
+
 use crate::{
+    call::{self, CallPlan},
     code::Code,
-    cursor::{self, Active, Held, NONE, Policy, Ranks},
+    cursor,
+    locate::{self, Located, Locator},
     memory::{Returned, Scratch},
     merge::{Group, merge},
+    own::OwnColumn,
     pieces::cells,
-    plan::{Domain, GroupPlan, Locate, ParamSource, Pick, Plan, Source, Stage},
+    plan::{Domain, GroupPlan, ParamSource, Plan, Source, Stage},
     range::RangeRun,
     scan::WindowRun,
     series::{Axis, Leaf, Series},
-    view::{self, Index},
+    view,
 };
 
 /// Rows that are computed together: their columns stay in the first cache.
@@ -49,6 +54,9 @@ pub(crate) struct Piece<'a> {
     pub(crate) wanted: Wanted<'a>,
     /// Codes of strings.
     pub(crate) texts: &'a HashMap<String, u32>,
+    /// Strings by their codes.
+    pub(crate) words: &'a [String],
+    pub(crate) functions: &'a Functions,
 }
 
 /// Which rows of the output a piece computes.
@@ -114,10 +122,14 @@ impl Piece<'_> {
             Domain::Grid { period, offset } => {
                 Arc::new(Axis::new(cells(*period, *offset, self.scope), Vec::new()))
             }
-            Domain::Merge { twin: Some(twin), .. } => Arc::clone(&series[twin].axis),
+            Domain::Merge {
+                twin: Some(twin), ..
+            } => Arc::clone(&series[twin].axis),
             Domain::Merge { groups, twin: None } => {
-                let sources: Vec<cursor::Source> =
-                    groups.iter().map(|group| group_source(group, series)).collect();
+                let sources: Vec<cursor::Source> = groups
+                    .iter()
+                    .map(|group| group_source(group, series))
+                    .collect();
                 let groups: Vec<Group> = groups
                     .iter()
                     .zip(&sources)
@@ -142,13 +154,17 @@ impl Piece<'_> {
     }
 }
 
-fn group_source<'a>(group: &GroupPlan, series: &'a BTreeMap<StreamId, Series>) -> cursor::Source<'a> {
+fn group_source<'a>(
+    group: &GroupPlan,
+    series: &'a BTreeMap<StreamId, Series>,
+) -> cursor::Source<'a> {
     match group {
         GroupPlan::Value { streams, .. } => {
             let all: Vec<&Series> = streams.iter().map(|s| &series[s]).collect();
-            let present = all.iter().map(|s| s.presence().cloned()).reduce(|a, b| {
-                a.zip(b).map(|(a, b)| &a | &b)
-            });
+            let present = all
+                .iter()
+                .map(|s| s.presence().cloned())
+                .reduce(|a, b| a.zip(b).map(|(a, b)| &a | &b));
             cursor::Source::new(&all[0].axis.timeline, present.flatten().as_ref())
         }
         GroupPlan::Hold { stream, .. } | GroupPlan::Window { stream, .. } => {
@@ -156,26 +172,6 @@ fn group_source<'a>(group: &GroupPlan, series: &'a BTreeMap<StreamId, Series>) -
             cursor::Source::new(&series.axis.timeline, series.presence())
         }
     }
-}
-
-/// Where a locate leads for the rows of a chunk.
-enum Located {
-    /// Row `i` of the chunk reads position `first + i`.
-    Rows(i64),
-    /// Nowhere.
-    Nowhere,
-    Index(Index),
-}
-
-/// A reader of positions.
-enum Locator<'a> {
-    Rows(i64),
-    Nowhere,
-    Active(Active<'a>, i64),
-    Held(Held<'a>, i64),
-    Choice(&'a [u32]),
-    Prev(Ranks, usize, u32),
-    Range { range: usize, last: bool },
 }
 
 /// A stage while it runs.
@@ -187,8 +183,23 @@ struct StageRun<'a> {
     targets: Vec<Output>,
     /// Rows that are kept before the first, for what a recurrence reads.
     lead: usize,
+    /// Rows that targets have room for.
+    rows: usize,
     /// The loop that is called.
     main: usize,
+}
+
+/// A chunk of rows, and what is known of them before a loop runs.
+struct Chunk<'c, 'r, 'w> {
+    rows: Range<usize>,
+    /// Where its first row is written.
+    at: usize,
+    located: Vec<Located>,
+    ranges: &'c mut [RangeRun<'r>],
+    windows: &'c mut [WindowRun<'w>],
+    /// Results of external functions.
+    called: Vec<View>,
+    scratch: &'c mut Scratch,
 }
 
 /// A column being written: its first row.
@@ -216,16 +227,21 @@ impl<'a> StageRun<'a> {
             (_, false) => 0..axis.len(),
         };
         // A recurrence needs all rows before those that are wanted.
-        let first = if main.lanes == Lanes::One { 0 } else { wanted.start };
+        let first = if main.lanes == Lanes::One {
+            0
+        } else {
+            wanted.start
+        };
         let rows = first..wanted.end.max(first);
-        let lead = stage.locates.iter().map(|locate| match locate {
-            Locate::Own { rows } => rows.unsigned_abs() as usize,
+        let lead = stage.sources.iter().map(|source| match source {
+            Source::OwnRows { rows } => rows.unsigned_abs() as usize,
             _ => 0,
         });
         let lead = lead.max().unwrap_or(0).next_multiple_of(LANES);
         let Sink::Store { columns, .. } = &main.sink else {
             unreachable!("the main loop of a stage stores")
         };
+        let padded = rows.len().next_multiple_of(LANES);
         let mut this = StageRun {
             piece,
             stage,
@@ -233,6 +249,7 @@ impl<'a> StageRun<'a> {
             series,
             targets: Vec::new(),
             lead,
+            rows: padded,
             main: stage.main,
         };
         if let (
@@ -247,7 +264,7 @@ impl<'a> StageRun<'a> {
         {
             this.main = stage.streaming.filter(|_| *streaming).unwrap_or(stage.main);
             assert_eq!(lead, 0, "recurrences have memory of their own");
-            this.targets = columns.iter().map(|c| Output::shared(c, *at)).collect();
+            this.targets = columns.iter().map(|c| Output::from(c, *at)).collect();
             this.compute(rows)?;
             return Ok(Series {
                 axis: Arc::clone(axis),
@@ -259,15 +276,16 @@ impl<'a> StageRun<'a> {
             .iter()
             .map(|c| Shared::new(main.ty(c.value), c.valid.is_some(), rows.len() + lead))
             .collect();
-        this.targets = own.iter().map(|c| Output::own(c, lead)).collect();
+        this.targets = own.iter().map(|c| Output::from(c, lead)).collect();
         this.compute(rows.clone())?;
         Ok(finish(stage, axis, rows, wanted, lead, own))
     }
 
     fn compute(&mut self, rows: Range<usize>) -> Result<(), Trouble> {
         let stage = self.stage;
-        let sources = self.cursor_sources();
-        let mut locators = self.locators(&sources);
+        let sources = locate::sources(stage, self.axis, self.series);
+        let mut locators =
+            locate::locators(stage, self.axis, self.series, &sources, self.piece.run.end);
         let range_sources: Vec<cursor::Source> = stage
             .ranges
             .iter()
@@ -305,68 +323,13 @@ impl<'a> StageRun<'a> {
         Ok(())
     }
 
-    /// What readers read from, one for each locate that needs one.
-    fn cursor_sources(&self) -> Vec<Option<cursor::Source<'a>>> {
-        let source = |locate: &Locate| match locate {
-            Locate::ByTime { stream, .. } => {
-                let series = &self.series[stream];
-                Some(cursor::Source::new(&series.axis.timeline, series.presence()))
-            }
-            Locate::Held { stream, .. } | Locate::Prev { stream, .. } => {
-                let series = &self.series[stream];
-                Some(cursor::Source::new(&series.axis.timeline, series.presence()))
-            }
-            _ => None,
-        };
-        self.stage.locates.iter().map(source).collect()
-    }
-
-    fn locators<'s>(&self, sources: &'s [Option<cursor::Source<'s>>]) -> Vec<Locator<'s>>
-    where
-        'a: 's,
-    {
-        let axis = self.axis;
-        let locator = |(locate, source): (&Locate, &'s Option<cursor::Source<'s>>)| match locate {
-            Locate::Same => Locator::Rows(0),
-            Locate::Rows { rows, .. } | Locate::Own { rows } => Locator::Rows(*rows),
-            Locate::Affine { stream, offset } => affine(axis, &self.series[stream].axis, *offset),
-            Locate::ByTime {
-                offset, overlap, ..
-            } => {
-                let policy = match overlap {
-                    Pick::Only => Policy::Unique,
-                    Pick::First => Policy::First,
-                    Pick::Last => Policy::Last,
-                };
-                let source = source.as_ref().expect("a source for every reader");
-                Locator::Active(Active::new(source, policy), *offset)
-            }
-            Locate::Held {
-                offset, max_age, ..
-            } => {
-                let source = source.as_ref().expect("a source for every reader");
-                Locator::Held(Held::new(source, *max_age, self.piece.run.end), *offset)
-            }
-            Locate::Choice(group) => Locator::Choice(&axis.choices[*group]),
-            Locate::Prev { of, n, .. } => {
-                let source = source.as_ref().expect("a source for every reader");
-                Locator::Prev(Ranks::new(source), *of, *n)
-            }
-            Locate::Range { range, last } => Locator::Range {
-                range: *range,
-                last: *last,
-            },
-        };
-        self.stage.locates.iter().zip(sources).map(locator).collect()
-    }
-
     fn chunk(
         &self,
         rows: Range<usize>,
         at: usize,
-        locators: &mut [Locator],
-        ranges: &mut [RangeRun],
-        windows: &mut [WindowRun],
+        locators: &mut [Locator<'_>],
+        ranges: &mut [RangeRun<'_>],
+        windows: &mut [WindowRun<'_>],
         scratch: &mut Scratch,
     ) -> Result<(), Trouble> {
         for range in ranges.iter_mut() {
@@ -378,22 +341,54 @@ impl<'a> StageRun<'a> {
         }
         let mut located: Vec<Located> = Vec::with_capacity(locators.len());
         for locator in locators {
-            let found = self.locate(locator, rows.clone(), &located, ranges, scratch)?;
+            let found = locator.locate(self.axis, rows.clone(), &located, ranges, scratch)?;
             located.push(found);
         }
-        let main = &self.piece.plan.loops[self.stage.main];
-        let views: Vec<View> = self
-            .stage
-            .sources
+        let mut chunk = Chunk {
+            rows,
+            at,
+            located,
+            ranges,
+            windows,
+            called: Vec::with_capacity(self.stage.calls.len()),
+            scratch,
+        };
+        for call in &self.stage.calls {
+            let results = self.call(call, &mut chunk)?;
+            chunk.called.push(results);
+        }
+        let targets: Vec<Target> = self
+            .targets
             .iter()
-            .zip(main.accesses.iter())
-            .map(|(source, (_, access))| {
-                self.view(source, access.nullable, &rows, at, &located, ranges, windows, scratch)
-            })
+            .map(|t| t.target(at))
             .collect();
-        let params: Vec<u64> = self.stage.params.iter().map(|p| self.param(p, ranges)).collect();
-        let targets: Vec<Target> = self.targets.iter().map(|t| t.target(at)).collect();
-        let ahead = windows.iter().find_map(WindowRun::ahead);
+        let stage = self.stage;
+        self.execute(
+            self.main,
+            &stage.sources,
+            &stage.params,
+            &targets,
+            &mut chunk,
+        );
+        Ok(())
+    }
+
+    /// Runs a loop over a chunk. The targets have room for its rows, up to a whole group.
+    fn execute(
+        &self,
+        number: usize,
+        sources: &[Source],
+        params: &[ParamSource],
+        targets: &[Target],
+        chunk: &mut Chunk,
+    ) {
+        let body = &self.piece.plan.loops[number];
+        let sources = sources.iter().zip(body.accesses.iter());
+        let views: Vec<View> = sources
+            .map(|(source, (_, access))| self.view(source, access.nullable, chunk))
+            .collect();
+        let params: Vec<u64> = params.iter().map(|p| self.param(p, chunk.ranges)).collect();
+        let ahead = chunk.windows.iter().find_map(WindowRun::ahead);
         let (ahead, step) = ahead.unwrap_or((tilt_codegen::abi::nothing_ahead(), 0));
         let args = Args {
             views: views.as_ptr(),
@@ -401,96 +396,64 @@ impl<'a> StageRun<'a> {
             params: params.as_ptr(),
             state: std::ptr::null_mut(),
             ranges: std::ptr::null(),
-            first: rows.start as i64,
-            rows: rows.len() as u64,
+            first: chunk.rows.start as i64,
+            rows: chunk.rows.len() as u64,
             ahead,
             step,
         };
         // SAFETY: views cover the rows up to a whole group, and targets have room for as many.
-        unsafe {
-            self.piece
-                .code
-                .call(&self.piece.plan.loops, self.main, &args);
+        unsafe { self.piece.code.call(&self.piece.plan.loops, number, &args) }
+    }
+
+    /// The results of an external function for a chunk.
+    fn call(&self, call: &CallPlan, chunk: &mut Chunk) -> Result<View, Trouble> {
+        let rows = chunk.rows.len();
+        let mut targets = Vec::new();
+        if let Some(number) = call.arguments {
+            let body = &self.piece.plan.loops[number];
+            let Sink::Store { columns, .. } = &body.sink else {
+                unreachable!("arguments are stored")
+            };
+            let columns: Vec<(Ty, bool)> = columns
+                .iter()
+                .map(|column| (body.ty(column.value), column.valid.is_some()))
+                .collect();
+            targets = call::targets(&columns, rows, chunk.scratch);
+            self.execute(number, &call.sources, &call.params, &targets, chunk);
         }
-        Ok(())
+        let piece = self.piece;
+        // SAFETY: the loop above has stored the arguments of all rows.
+        unsafe { call.results(piece.functions, piece.words, &targets, rows, chunk.scratch) }
     }
 
-    fn locate(
-        &self,
-        locator: &mut Locator,
-        rows: Range<usize>,
-        earlier: &[Located],
-        ranges: &mut [RangeRun],
-        scratch: &mut Scratch,
-    ) -> Result<Located, Trouble> {
-        let n = rows.len();
-        let mut positions = |scratch: &mut Scratch| scratch.slice::<u32>(n.next_multiple_of(LANES));
-        Ok(match locator {
-            Locator::Rows(offset) => Located::Rows(rows.start as i64 + *offset),
-            Locator::Nowhere => Located::Nowhere,
-            Locator::Active(reader, offset) => {
-                let out = positions(scratch);
-                let at = self.axis.instants().plus(*offset);
-                reader
-                    .read(at, rows, &mut out[..n])
-                    .map_err(|_| Trouble("a read that may be ambiguous"))?;
-                Located::Index(Index::new(out, n, scratch))
-            }
-            Locator::Held(reader, offset) => {
-                let out = positions(scratch);
-                reader.read(self.axis.instants().plus(*offset), rows, &mut out[..n]);
-                Located::Index(Index::new(out, n, scratch))
-            }
-            Locator::Choice(choices) => {
-                let out = positions(scratch);
-                out[..n].copy_from_slice(&choices[rows]);
-                Located::Index(Index::new(out, n, scratch))
-            }
-            Locator::Prev(ranks, of, count) => {
-                let out = positions(scratch);
-                for (row, out) in out[..n].iter_mut().enumerate() {
-                    let current = match &earlier[*of] {
-                        Located::Rows(first) => (first + row as i64) as u32,
-                        Located::Nowhere => NONE,
-                        Located::Index(index) if index.found[row / 8] & (1 << (row % 8)) != 0 => {
-                            index.positions[row]
-                        }
-                        Located::Index(_) => NONE,
-                    };
-                    *out = ranks.nth_before_event(current, *count);
-                }
-                Located::Index(Index::new(out, n, scratch))
-            }
-            Locator::Range { range, last } => {
-                let out = positions(scratch);
-                let (first, end) = ranges[*range].bounds(scratch);
-                for (row, out) in out[..n].iter_mut().enumerate() {
-                    let (first, end) = (first[row], end[row]);
-                    let position = if *last { end.wrapping_sub(1) } else { first };
-                    *out = if first < end { position } else { NONE };
-                }
-                Located::Index(Index::new(out, n, scratch))
-            }
-        })
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn view(
-        &self,
-        source: &Source,
-        nullable: bool,
-        rows: &Range<usize>,
-        at: usize,
-        located: &[Located],
-        ranges: &mut [RangeRun],
-        windows: &[WindowRun],
-        scratch: &mut Scratch,
-    ) -> View {
+    fn view(&self, source: &Source, nullable: bool, chunk: &mut Chunk) -> View {
+        let Chunk {
+            rows,
+            at,
+            located,
+            ranges,
+            windows,
+            called,
+            scratch,
+        } = chunk;
         let n = rows.len();
         match source {
-            Source::Leaf { locate, .. } if matches!(self.stage.locates[*locate], Locate::Own { .. }) => {
-                self.own_view(&self.stage.locates[*locate], at, n, scratch)
+            Source::OwnRows { rows } => {
+                let first = *at as i64 + rows;
+                View {
+                    validity: view::bit_rows(None, usize::MAX >> 1, first, n, scratch),
+                    ..self.own_view(OwnColumn::Value(0), first)
+                }
             }
+            Source::OwnTable(column) => self.own_view(*column, 0),
+            Source::Position { locate } => match &located[*locate] {
+                Located::Index(index) => View {
+                    validity: index.found.as_ptr(),
+                    ..view::column(index.positions)
+                },
+                Located::Rows(_) | Located::Nowhere => unreachable!("positions are looked for"),
+            },
+            Source::EndsTable => view::column(self.axis.ends()),
             Source::Leaf {
                 stream,
                 leaf,
@@ -534,7 +497,9 @@ impl<'a> StageRun<'a> {
                         Located::Nowhere => -1,
                         Located::Index(index) => i64::from(index.positions[row]),
                     };
-                    let position = usize::try_from(position).ok().filter(|p| *p < timeline.len());
+                    let position = usize::try_from(position)
+                        .ok()
+                        .filter(|p| *p < timeline.len());
                     *out = position.map_or(0, |p| match edge {
                         Edge::Start => timeline.start(p),
                         Edge::End => timeline.end(p),
@@ -542,6 +507,7 @@ impl<'a> StageRun<'a> {
                 }
                 view::column(edges)
             }
+            Source::Call(call) => called[*call],
             Source::Window { window, column } => {
                 let window = &windows[*window];
                 window.view(*column, &mut ranges[window.plan.range], rows, scratch)
@@ -561,18 +527,20 @@ impl<'a> StageRun<'a> {
         }
     }
 
-    /// Earlier rows of what the stage itself writes.
-    fn own_view(&self, locate: &Locate, at: usize, n: usize, scratch: &mut Scratch) -> View {
-        let Locate::Own { rows } = locate else {
-            unreachable!("only recurrences read their own rows")
-        };
-        let output = &self.targets[0];
-        let first = at as i64 + rows;
-        let bytes = output.ty.bytes();
+    /// A column that the stage writes, from `first` on, which may lie before its first row.
+    fn own_view(&self, column: OwnColumn, first: i64) -> View {
+        let (_, target) = self
+            .stage
+            .own
+            .iter()
+            .find(|(c, _)| *c == column)
+            .expect("a planned column");
+        let output = &self.targets[*target];
+        let bytes = output.ty.bytes() as isize;
         View {
-            values: output.values.wrapping_offset(first as isize * bytes as isize),
-            validity: view::bit_rows(None, usize::MAX >> 1, first, n, scratch),
+            values: output.values.wrapping_offset(first as isize * bytes),
             lead: (self.lead as i64 + first) as u64,
+            len: (self.rows as i64 - first) as u64,
             ..view::nothing()
         }
     }
@@ -591,34 +559,9 @@ impl<'a> StageRun<'a> {
     }
 }
 
-/// How rows lead to positions of another timeline with the same period.
-fn affine<'a>(here: &Axis, there: &Axis, offset: i64) -> Locator<'a> {
-    let (Some(t), Some(end), Some(period)) =
-        (here.regular_ends(), there.regular_ends(), there.timeline.period())
-    else {
-        return Locator::Nowhere;
-    };
-    let Spans::Fixed(length) = there.timeline.spans() else {
-        return Locator::Nowhere;
-    };
-    // The first position that ends at or after the instant; it must have begun before it.
-    let distance = i128::from(t) + i128::from(offset) - i128::from(end);
-    let period = i128::from(period);
-    let position = distance.div_euclid(period) + i128::from(distance.rem_euclid(period) != 0);
-    if position * period - distance >= i128::from(*length) {
-        return Locator::Nowhere;
-    }
-    i64::try_from(position).map_or(Locator::Nowhere, Locator::Rows)
-}
-
 impl Output {
-    /// A column of the stage's own, after `lead` rows.
-    fn own(column: &Shared, lead: usize) -> Self {
-        Self::shared(column, lead)
-    }
-
     /// A column from row `at` on.
-    fn shared(column: &Shared, at: usize) -> Self {
+    fn from(column: &Shared, at: usize) -> Self {
         let output = Self {
             ty: column.ty,
             values: column.values.as_ptr(),
@@ -701,8 +644,10 @@ pub(crate) fn series_of(
         }
     });
     let leaves: Vec<Leaf> = columns.by_ref().take(stage.facts.leaves.len()).collect();
-    let present: Option<BooleanBuffer> = if stage.facts.record {
-        columns.next().and_then(|leaf| leaf.bits().cloned())
+    let present: Option<BooleanBuffer> = if stage.facts.is_record() {
+        // What follows the leaves of a record that is always there, only the stage itself reads.
+        let present = columns.next().filter(|_| stage.facts.nullable);
+        present.and_then(|leaf| leaf.bits().cloned())
     } else {
         leaves[0].valid.clone()
     };

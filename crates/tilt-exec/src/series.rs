@@ -211,7 +211,7 @@ impl Leaf {
 
 /// The same bits, beginning at a whole byte.
 fn aligned(bits: &BooleanBuffer) -> BooleanBuffer {
-    if bits.offset() % 8 == 0 {
+    if bits.offset().is_multiple_of(8) {
         bits.clone()
     } else {
         BooleanBuffer::new(bits.sliced(), 0, bits.len())

@@ -9,7 +9,7 @@ use tilt_ir::{DType, Expr, Program, Scalar};
 /// All strings of a run, sorted, with their codes.
 #[derive(Debug, Default)]
 pub(crate) struct Dictionary {
-    words: Vec<String>,
+    pub(crate) words: Vec<String>,
     pub(crate) codes: HashMap<String, u32>,
 }
 

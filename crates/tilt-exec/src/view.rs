@@ -72,7 +72,7 @@ pub(crate) fn bit_rows(
     let inside = first >= 0 && first as usize + rows <= len;
     if let (Some(bits), true) = (bits, inside) {
         let at = bits.offset() + first as usize;
-        if at % 8 == 0 {
+        if at.is_multiple_of(8) {
             return bits.values()[at / 8..].as_ptr();
         }
         let words = scratch.slice::<u64>(rows.div_ceil(64) + 1);

@@ -107,6 +107,12 @@ pub(crate) fn reduce(reads: &mut StageReads, body: &mut Body, id: ExprId) -> Res
     if !facts.axis.ordered {
         return Err(Unsupported("a window over overlapping intervals".into()));
     }
+    let mapped = match map {
+        Some(map) if reads.needs_stage(window.stream, *map) => {
+            Some(reads.planner.map_stage(window.stream, *map)?)
+        }
+        _ => None,
+    };
     let range = range(reads, window.stream, window.bounds)?;
     let extent = extent(reads, body, range)?;
     if matches!(window.bounds, Bounds::Time { lo: Some(_), .. }) {
@@ -118,6 +124,7 @@ pub(crate) fn reduce(reads: &mut StageReads, body: &mut Body, id: ExprId) -> Res
         range,
         stream: window.stream,
         map: *map,
+        mapped,
         extent,
         contributes: Valid::Never,
         what: format!("{} {}", agg.name(), program.expr_text(id)),
@@ -223,6 +230,8 @@ struct Reduction<'r, 'a, 'p> {
     range: usize,
     stream: StreamId,
     map: Option<ExprId>,
+    /// The stream that the map is, if it is a stage of its own.
+    mapped: Option<StreamId>,
     extent: Extent,
     contributes: Valid,
     what: String,
@@ -334,12 +343,11 @@ impl Reduction<'_, '_, '_> {
         let reads = StageReads::map(&mut *self.reads.planner, self.stream, dtype, &domain, axis);
         let mut lowering = Lowering::new(program, reads);
         let mut body = Body::default();
-        let own = lowering
-            .reads
-            .term(&mut body, self.stream, crate::reads::SAME)?;
+        let own = self.mapped.unwrap_or(self.stream);
+        let own = lowering.reads.term(&mut body, own, crate::reads::SAME)?;
         let term = match self.map {
-            Some(map) => lowering.lower(&mut body, map)?,
-            None => own.clone(),
+            Some(map) if self.mapped.is_none() => lowering.lower(&mut body, map)?,
+            _ => own.clone(),
         };
         let (value, valid) = match term {
             Term::Scalar { value, valid } => (value, valid),
@@ -349,7 +357,7 @@ impl Reduction<'_, '_, '_> {
         // An event that is not there contributes nothing, whatever the map says.
         let valid = body.both(own.valid(), valid);
         let sink = sink(&mut lowering.reads, &mut body, value, valid)?;
-        let found = lowering.reads.finish(false)?;
+        let found = lowering.reads.finish()?;
         let finished = body.finish(self.what.clone(), Lanes::Eight, sink);
         let sources = finished.accesses.iter();
         let sources = sources.map(|a| found.sources[a.index()].clone()).collect();

@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use crate::Value;
 
-type Function = Arc<dyn Fn(&[Value]) -> Value + Send + Sync>;
+/// A function of the host.
+pub type Function = Arc<dyn Fn(&[Value]) -> Value + Send + Sync>;
 
 /// The functions a query may call as `@name(…)`.
 ///
@@ -31,7 +32,8 @@ impl Functions {
         self.0.insert(name.into(), Arc::new(function));
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&Function> {
+    /// The function of a name.
+    pub fn get(&self, name: &str) -> Option<&Function> {
         self.0.get(name)
     }
 }

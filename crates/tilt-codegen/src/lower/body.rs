@@ -6,8 +6,8 @@ use tilt_ir::Arena;
 
 use super::prune;
 use crate::lir::{
-    Access, AccessId, Binary, Compare, Function, Imm, Inst, Lanes, Loop, Node, Param, ParamId, Sink,
-    Ty, Unary, ValueId,
+    Access, AccessId, Binary, Compare, Function, Imm, Inst, Lanes, Loop, Node, Param, ParamId,
+    Sink, Ty, Unary, ValueId,
 };
 
 /// Whether there is a value.
@@ -33,7 +33,7 @@ pub struct Finished {
 }
 
 /// Builds the body of a loop.
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Body {
     accesses: Arena<AccessId, Access>,
     params: Arena<ParamId, Param>,

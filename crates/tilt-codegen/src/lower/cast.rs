@@ -12,12 +12,10 @@ pub(super) fn cast(
     from: &DType,
     to: &DType,
 ) -> Result<(ValueId, Valid)> {
-    if let (
-        DType::Timestamp(a) | DType::Duration(a),
-        DType::Timestamp(b) | DType::Duration(b),
-    ) = (from, to)
+    if let (DType::Timestamp(a) | DType::Duration(a), DType::Timestamp(b) | DType::Duration(b)) =
+        (from, to)
     {
-        return rescale(body, value, *a, *b);
+        return Ok(rescale(body, value, *a, *b));
     }
     if from == to {
         return Ok((value, Valid::Always));
@@ -84,12 +82,12 @@ fn float_to_integer(body: &mut Body, value: ValueId, target: Ty) -> (ValueId, Va
 }
 
 /// Ticks of one unit in another: exact or φ when it is finer, rounded down when it is coarser.
-fn rescale(body: &mut Body, value: ValueId, from: Unit, to: Unit) -> Result<(ValueId, Valid)> {
+fn rescale(body: &mut Body, value: ValueId, from: Unit, to: Unit) -> (ValueId, Valid) {
     let (Some(from), Some(to)) = (per_second(from), per_second(to)) else {
-        return Ok((value, Valid::Always));
+        return (value, Valid::Always);
     };
     if from == to {
-        return Ok((value, Valid::Always));
+        return (value, Valid::Always);
     }
     if from > to {
         let divisor = body.int(Ty::I64, from / to);
@@ -98,7 +96,7 @@ fn rescale(body: &mut Body, value: ValueId, from: Unit, to: Unit) -> Result<(Val
         let above = body.compare(Compare::Gt, product, value);
         let one = body.int(Ty::I64, 1);
         let lower = body.binary(Binary::Sub, truncated, one);
-        return Ok((body.select(above, lower, truncated), Valid::Always));
+        return (body.select(above, lower, truncated), Valid::Always);
     }
     let factor = to / from;
     let (most, least) = (i64::MAX / factor, i64::MIN / factor);
@@ -108,7 +106,7 @@ fn rescale(body: &mut Body, value: ValueId, from: Unit, to: Unit) -> Result<(Val
     let fits = body.binary(Binary::And, not_above, not_below);
     let factor = body.int(Ty::I64, factor);
     let product = body.binary(Binary::Mul, value, factor);
-    Ok((product, body.valid_if(fits)))
+    (product, body.valid_if(fits))
 }
 
 /// Ticks in a second; plain ticks have none.

@@ -11,7 +11,9 @@ mod prune;
 use std::collections::HashMap;
 
 pub use body::{Body, Finished, Valid};
-use tilt_ir::{BinaryOp, DType, Edge, Expr, ExprId, FloatWidth, Program, Scalar, StreamId, VarId, Width};
+use tilt_ir::{
+    BinaryOp, DType, Edge, Expr, ExprId, FloatWidth, Program, Scalar, StreamId, VarId, Width,
+};
 
 use crate::lir::{Binary, Compare, Imm, Ty, Unary, ValueId};
 
@@ -33,7 +35,7 @@ pub enum Term {
         /// Where there is one.
         valid: Valid,
     },
-    /// A record of scalars.
+    /// A record.
     Record {
         /// Where there is one.
         present: Valid,
@@ -59,13 +61,21 @@ pub trait Reads {
     /// `~x[t+offset]`.
     fn at(&mut self, body: &mut Body, stream: StreamId, offset: i64) -> Result<Term>;
     /// `hold(~x[t+offset], max_age)`.
-    fn hold(&mut self, body: &mut Body, stream: StreamId, offset: i64, max_age: Option<i64>) -> Result<Term>;
+    fn hold(
+        &mut self,
+        body: &mut Body,
+        stream: StreamId,
+        offset: i64,
+        max_age: Option<i64>,
+    ) -> Result<Term>;
     /// `~x.prev(n)`.
     fn prev(&mut self, body: &mut Body, stream: StreamId, n: u32) -> Result<Term>;
     /// `start(~x[t+offset])` or `end(…)`.
     fn edge(&mut self, body: &mut Body, stream: StreamId, offset: i64, edge: Edge) -> Result<Term>;
     /// A reduction; `id` is its node.
     fn reduce(&mut self, body: &mut Body, id: ExprId) -> Result<Term>;
+    /// A call of an external function with these arguments; `id` is its node.
+    fn call(&mut self, body: &mut Body, id: ExprId, args: &[Term]) -> Result<Term>;
     /// A loop-invariant string, as its code.
     fn text(&mut self, body: &mut Body, text: &str) -> Result<ValueId>;
 }
@@ -86,10 +96,11 @@ pub fn register(dtype: &DType) -> Result<Ty> {
         DType::UInt(Width::W32) => Ty::U32,
         DType::UInt(Width::W64) => Ty::U64,
         DType::Float(FloatWidth::W32) => Ty::F32,
-        DType::Float(FloatWidth::W64) => Ty::F64,
+        // Half floats are computed as doubles, rounded after each operation.
+        DType::Float(FloatWidth::W64 | FloatWidth::W16) => Ty::F64,
         // Codes in the order of the strings.
         DType::Utf8 => Ty::U32,
-        DType::Float(FloatWidth::W16) | DType::Record(_) | DType::List(_) => {
+        DType::Record(_) | DType::List(_) => {
             return Err(Unsupported(format!("values of type {dtype}")));
         }
     })
@@ -138,11 +149,7 @@ impl<'a, R: Reads> Lowering<'a, R> {
                 edge,
             } => self.reads.edge(body, *stream, *offset, *edge),
             Expr::Reduce { .. } => self.reads.reduce(body, id),
-            Expr::Var(var) => self
-                .vars
-                .get(var)
-                .cloned()
-                .ok_or_else(|| Unsupported("a variable of an enclosing expression in a map".into())),
+            Expr::Var(var) => self.variable(body, *var),
             Expr::Let {
                 var,
                 value,
@@ -156,6 +163,7 @@ impl<'a, R: Reads> Lowering<'a, R> {
                 let operand = self.program.dtype(*a);
                 let (value, valid) = self.scalar(body, *a)?;
                 let (value, defined) = number::unary(body, *op, value, operand)?;
+                let value = rounded(body, value, dtype);
                 let valid = body.both(valid, defined);
                 Ok(Term::Scalar { value, valid })
             }
@@ -164,10 +172,10 @@ impl<'a, R: Reads> Lowering<'a, R> {
                 Ok(kleene(body, *op, a, b))
             }
             Expr::Binary(op, a, b) => {
-                let operand = self.program.dtype(*a);
                 let (a, a_valid) = self.scalar(body, *a)?;
                 let (b, b_valid) = self.scalar(body, *b)?;
-                let (value, defined) = number::binary(body, *op, a, b, operand)?;
+                let (value, defined) = number::binary(body, *op, a, b)?;
+                let value = rounded(body, value, dtype);
                 let valid = body.both(a_valid, b_valid);
                 let valid = body.both(valid, defined);
                 Ok(Term::Scalar { value, valid })
@@ -176,7 +184,7 @@ impl<'a, R: Reads> Lowering<'a, R> {
                 let (x, x_valid) = self.scalar(body, *value)?;
                 let (lo, lo_valid) = self.scalar(body, *lo)?;
                 let (hi, hi_valid) = self.scalar(body, *hi)?;
-                let clipped = number::clip(body, x, lo, hi, dtype)?;
+                let clipped = number::clip(body, x, lo, hi);
                 let valid = body.both(lo_valid, hi_valid);
                 let valid = body.both(x_valid, valid);
                 Ok(Term::Scalar {
@@ -207,10 +215,8 @@ impl<'a, R: Reads> Lowering<'a, R> {
                 Ok(choose(body, has, &a, &b))
             }
             Expr::Record(fields) => {
-                let fields = fields.iter().map(|(name, e)| match self.lower(body, *e)? {
-                    Term::Record { .. } => Err(Unsupported("a record in a record".into())),
-                    scalar @ Term::Scalar { .. } => Ok((name.clone(), scalar)),
-                });
+                let fields = fields.iter();
+                let fields = fields.map(|(name, e)| Ok((name.clone(), self.lower(body, *e)?)));
                 Ok(Term::Record {
                     present: Valid::Always,
                     fields: fields.collect::<Result<_>>()?,
@@ -226,21 +232,66 @@ impl<'a, R: Reads> Lowering<'a, R> {
                         value,
                         valid: body.both(present, valid),
                     }),
-                    _ => Err(Unsupported(format!("field {name}"))),
+                    Some((_, Term::Record { present: p, fields })) => Ok(Term::Record {
+                        present: body.both(present, p),
+                        fields,
+                    }),
+                    None => Err(Unsupported(format!("field {name}"))),
                 }
             }
             Expr::Cast(a, to) => {
                 let from = self.program.dtype(*a);
                 let (value, valid) = self.scalar(body, *a)?;
                 let (value, fits) = cast::cast(body, value, from, to)?;
+                let value = rounded(body, value, to);
                 let valid = body.both(valid, fits);
                 Ok(Term::Scalar { value, valid })
             }
-            Expr::Call { func, .. } => Err(Unsupported(format!(
-                "the external function @{}",
-                self.program.functions[*func].name
-            ))),
+            Expr::Call { args, .. } => {
+                let args = args.iter().map(|a| self.lower(body, *a));
+                let args = args.collect::<Result<Vec<_>>>()?;
+                self.reads.call(body, id, &args)
+            }
         }
+    }
+
+    /// A variable. One that an expression around a map binds is computed here if it is the same at all instants.
+    fn variable(&mut self, body: &mut Body, var: VarId) -> Result<Term> {
+        if let Some(term) = self.vars.get(&var) {
+            return Ok(term.clone());
+        }
+        let bound = self
+            .program
+            .exprs
+            .iter()
+            .find_map(|(_, node)| match &node.expr {
+                Expr::Let { var: v, value, .. } if *v == var => Some(*value),
+                _ => None,
+            });
+        let value = bound.filter(|value| self.is_invariant(*value));
+        let value = value
+            .ok_or_else(|| Unsupported("a variable of an enclosing expression in a map".into()))?;
+        let term = self.lower(body, value)?;
+        self.vars.insert(var, term.clone());
+        Ok(term)
+    }
+
+    /// Whether an expression reads neither streams nor the time. Variables in it are checked when they are lowered.
+    fn is_invariant(&self, root: ExprId) -> bool {
+        let mut invariant = true;
+        self.program.walk(root, &mut |_, expr| {
+            invariant &= !matches!(
+                expr,
+                Expr::Time
+                    | Expr::At { .. }
+                    | Expr::Hold { .. }
+                    | Expr::Prev { .. }
+                    | Expr::Edge { .. }
+                    | Expr::Reduce { .. }
+                    | Expr::Call { .. }
+            );
+        });
+        invariant
     }
 
     /// Lowers an expression of scalar type.
@@ -271,10 +322,21 @@ pub fn always(value: ValueId) -> Term {
     }
 }
 
+/// A double as a value of a type: half floats are rounded, everything else is what it is.
+fn rounded(body: &mut Body, value: ValueId, dtype: &DType) -> ValueId {
+    if *dtype == DType::Float(FloatWidth::W16) {
+        body.call("tilt_round_f16", vec![value], Ty::F64)
+    } else {
+        value
+    }
+}
+
 /// φ of a type.
 fn null(body: &mut Body, dtype: &DType) -> Result<Term> {
     if let DType::Record(fields) = dtype {
-        let fields = fields.iter().map(|f| Ok((f.name.clone(), null(body, &f.dtype)?)));
+        let fields = fields
+            .iter()
+            .map(|f| Ok((f.name.clone(), null(body, &f.dtype)?)));
         return Ok(Term::Record {
             present: Valid::Never,
             fields: fields.collect::<Result<_>>()?,

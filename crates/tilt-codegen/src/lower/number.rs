@@ -1,6 +1,6 @@
 //! Operators on numbers, as `docs/ir.md` defines them. Each gives a value and where it is defined.
 
-use tilt_ir::{BinaryOp, DType, FloatWidth, TimePart, UnaryOp};
+use tilt_ir::{BinaryOp, DType, TimePart, UnaryOp};
 
 use super::{Body, Result, Unsupported, Valid, is_zero};
 use crate::lir::{Binary, Compare, Imm, Ty, Unary, ValueId};
@@ -146,7 +146,11 @@ fn in_float(body: &mut Body, a: ValueId, op: Unary) -> ValueId {
 fn sign(body: &mut Body, a: ValueId) -> ValueId {
     let ty = body.ty(a);
     let (zero, one, minus) = if ty.is_float() {
-        (body.float(ty, 0.0), body.float(ty, 1.0), body.float(ty, -1.0))
+        (
+            body.float(ty, 0.0),
+            body.float(ty, 1.0),
+            body.float(ty, -1.0),
+        )
     } else {
         (body.int(ty, 0), body.int(ty, 1), body.int(ty, -1))
     };
@@ -160,18 +164,14 @@ fn sign(body: &mut Body, a: ValueId) -> ValueId {
     body.select(positive, one, rest)
 }
 
-/// An operator of two operands of type `dtype`, `and` and `or` aside.
+/// An operator of two operands, `and` and `or` aside.
 pub(super) fn binary(
     body: &mut Body,
     op: BinaryOp,
     a: ValueId,
     b: ValueId,
-    dtype: &DType,
 ) -> Result<(ValueId, Valid)> {
     let ty = body.ty(a);
-    if matches!(dtype, DType::Float(FloatWidth::W16)) {
-        return Err(Unsupported("arithmetic on f16".into()));
-    }
     let compare = |op| Some(op);
     let comparison = match op {
         BinaryOp::Eq => compare(Compare::Eq),
@@ -223,7 +223,11 @@ fn comparable(body: &mut Body, value: ValueId) -> ValueId {
 pub(super) fn extreme(body: &mut Body, op: Binary, a: ValueId, b: ValueId) -> ValueId {
     let ty = body.ty(a);
     if ty == Ty::Bool {
-        let op = if op == Binary::Min { Binary::And } else { Binary::Or };
+        let op = if op == Binary::Min {
+            Binary::And
+        } else {
+            Binary::Or
+        };
         return body.binary(op, a, b);
     }
     if !ty.is_float() {
@@ -248,23 +252,14 @@ pub(super) fn extreme(body: &mut Body, op: Binary, a: ValueId, b: ValueId) -> Va
 }
 
 /// `min(max(x, lo), hi)`, but a NaN `x` stays.
-pub(super) fn clip(
-    body: &mut Body,
-    x: ValueId,
-    lo: ValueId,
-    hi: ValueId,
-    dtype: &DType,
-) -> Result<ValueId> {
-    if matches!(dtype, DType::Float(FloatWidth::W16)) {
-        return Err(Unsupported("arithmetic on f16".into()));
-    }
+pub(super) fn clip(body: &mut Body, x: ValueId, lo: ValueId, hi: ValueId) -> ValueId {
     let raised = extreme(body, Binary::Max, x, lo);
     let clipped = extreme(body, Binary::Min, raised, hi);
     if !body.ty(x).is_float() {
-        return Ok(clipped);
+        return clipped;
     }
     let is_nan = body.compare(Compare::Ne, x, x);
-    Ok(body.select(is_nan, x, clipped))
+    body.select(is_nan, x, clipped)
 }
 
 /// Quotient or remainder of integers, rounded down; φ by zero.

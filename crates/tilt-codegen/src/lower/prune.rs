@@ -12,18 +12,24 @@ pub(super) fn prune(mut full: Loop) -> Finished {
     let mut needed = vec![false; full.values.len()];
     let mut need = |value: ValueId| needed[value.index()] = true;
     match &full.sink {
-        Sink::Store { columns, .. } => columns.iter().for_each(|c| {
-            need(c.value);
-            c.valid.into_iter().for_each(&mut need);
-        }),
+        Sink::Store { columns, .. } => {
+            for column in columns {
+                need(column.value);
+                column.valid.into_iter().for_each(&mut need);
+            }
+        }
         Sink::Scan { slots, .. } | Sink::Fold { slots, .. } => {
-            slots.iter().for_each(|s| need(s.value));
+            for slot in slots {
+                need(slot.value);
+            }
         }
     }
     let ids: Vec<ValueId> = full.values.ids().collect();
     for id in ids.iter().rev().filter(|id| id.index() < full.values.len()) {
         if needed[id.index()] {
-            for_each_operand(&full.values[*id].inst, |operand| needed[operand.index()] = true);
+            for_each_operand(&full.values[*id].inst, |operand| {
+                needed[operand.index()] = true;
+            });
         }
     }
     let mut accesses = Kept::default();
@@ -43,12 +49,16 @@ pub(super) fn prune(mut full: Loop) -> Finished {
         values.insert(id, kept.push(node));
     }
     match &mut full.sink {
-        Sink::Store { columns, .. } => columns.iter_mut().for_each(|c| {
-            c.value = values[&c.value];
-            c.valid = c.valid.map(|v| values[&v]);
-        }),
+        Sink::Store { columns, .. } => {
+            for column in columns {
+                column.value = values[&column.value];
+                column.valid = column.valid.map(|v| values[&v]);
+            }
+        }
         Sink::Scan { slots, .. } | Sink::Fold { slots, .. } => {
-            slots.iter_mut().for_each(|s| s.value = values[&s.value]);
+            for slot in slots {
+                slot.value = values[&slot.value];
+            }
         }
     }
     let (accesses, params): (Vec<AccessId>, Vec<ParamId>) = (accesses.old, params.old);
