@@ -8,7 +8,7 @@
 //!            │            └── machine code of the loops                           code (tilt-codegen)
 //!            │
 //!            └── pieces: rows of the output, each with the halo that lineage gives   execute
-//!                  └── a piece: stage by stage, chunk by chunk                        run, range, scan, view
+//!                  └── a piece: stage by stage, chunk by chunk                        run, range, scan, rows, view
 //! ```
 //!
 //! What loops cannot compute yet is run by the interpreter, and [`Compiled::explain`] says so.
@@ -25,6 +25,7 @@ mod plan;
 mod query;
 mod range;
 mod reads;
+mod rows;
 mod run;
 mod scan;
 mod series;

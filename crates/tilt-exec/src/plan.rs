@@ -9,7 +9,7 @@ use tilt_codegen::{
     lir::{Loop, Sink, Store},
     lower::{Body, Lowering, Term, Unsupported, Valid},
 };
-use tilt_ir::{Clock, Edge, Id, Overlap, Program, Source as ClockSource, StreamId, Temporal, Timeline, Timelines};
+use tilt_ir::{Clock, DType, Edge, ExprId, Id, Overlap, Program, Source as ClockSource, StreamId, Temporal, Timeline, Timelines};
 
 use crate::{
     facts::{AxisFacts, LeafFacts, SeriesFacts},
@@ -155,13 +155,17 @@ pub(crate) fn plan(
         timelines: &timelines,
         facts: inputs.clone(),
         loops: Vec::new(),
+        maps: Vec::new(),
+        map_stages: Vec::new(),
     };
     let mut stages: Vec<Stage> = Vec::new();
     for (id, temporal) in program.temporals() {
+        let domain = planner.domain(id, temporal, &stages)?;
         let stage = planner
-            .stage(id, temporal, &stages)
+            .stage(id, temporal, program.stream_dtype(id), domain)
             .map_err(|Unsupported(what)| Unsupported(format!("{what} in ~{}", temporal.name)))?;
         planner.facts.insert(id, stage.facts.clone());
+        stages.append(&mut planner.map_stages);
         stages.push(stage);
     }
     Ok(Plan {
@@ -176,19 +180,49 @@ pub(crate) struct Planner<'a> {
     pub(crate) timelines: &'a Timelines,
     pub(crate) facts: BTreeMap<StreamId, SeriesFacts>,
     pub(crate) loops: Vec<Loop>,
+    /// Maps that are stages of their own, by the stream whose events they map.
+    maps: Vec<(StreamId, ExprId)>,
+    /// Those that the stage being planned needs first.
+    map_stages: Vec<Stage>,
 }
 
 impl<'p> Planner<'p> {
+    /// A map over the events of a stream as a stage of its own, whatever it reads; returns the stream that the stage makes. It is on the
+    /// timeline of the events, and φ where there is none.
+    pub(crate) fn map_stage(&mut self, stream: StreamId, map: ExprId) -> Result<StreamId, Unsupported> {
+        let program = self.program;
+        let id = |number: usize| StreamId::new(program.streams.len() + number);
+        if let Some(known) = self.maps.iter().position(|m| *m == (stream, map)) {
+            return Ok(id(known));
+        }
+        let dtype = program.dtype(map);
+        let temporal = Temporal {
+            name: format!("{}_map", program.streams[stream].name()),
+            dtype: dtype.clone(),
+            clock: Clock::At(stream),
+            body: map,
+        };
+        // Its number is taken only when it is done: maps in the map come before it.
+        let unnamed = StreamId::new(usize::MAX >> 33);
+        let mut stage = self.stage(unnamed, &temporal, dtype, Domain::On(stream))?;
+        let id = id(self.maps.len());
+        stage.stream = id;
+        self.maps.push((stream, map));
+        self.facts.insert(id, stage.facts.clone());
+        self.map_stages.push(stage);
+        Ok(id)
+    }
+
     fn stage(
         &mut self,
         id: StreamId,
-        temporal: &'p Temporal,
-        earlier: &[Stage],
+        temporal: &Temporal,
+        dtype: &'p DType,
+        domain: Domain,
     ) -> Result<Stage, Unsupported> {
-        let domain = self.domain(id, temporal, earlier)?;
         let axis = self.axis(&domain);
         let program = self.program;
-        let reads = StageReads::new(self, id, temporal, &domain, axis.clone());
+        let reads = StageReads::new(self, id, dtype, &domain, axis.clone());
         let mut lowering = Lowering::new(program, reads);
         let mut body = Body::default();
         let value = lowering.lower(&mut body, temporal.body)?;
@@ -217,7 +251,7 @@ impl<'p> Planner<'p> {
             facts: SeriesFacts {
                 axis,
                 leaves,
-                record: matches!(temporal.dtype, tilt_ir::DType::Record(_)),
+                record: matches!(temporal.dtype, DType::Record(_)),
                 nullable,
             },
         })

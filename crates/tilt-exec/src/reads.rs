@@ -47,14 +47,14 @@ impl<'a, 'p> StageReads<'a, 'p> {
     pub(crate) fn new(
         planner: &'a mut Planner<'p>,
         stream: StreamId,
-        temporal: &'p Temporal,
+        dtype: &'p DType,
         domain: &'a Domain,
         axis: AxisFacts,
     ) -> Self {
         Self {
             planner,
             stream,
-            dtype: &temporal.dtype,
+            dtype,
             domain,
             axis,
             in_map: false,
@@ -276,9 +276,8 @@ impl<'a, 'p> StageReads<'a, 'p> {
         if !facts.record {
             return Ok(self.term(body, stream, locate)?.valid());
         }
-        let name = self.planner.program.streams[stream].name().to_owned();
         let source = Source::Present { stream, locate };
-        let access = self.access(body, source, &name, Ty::Bool, By::Row, true);
+        let access = self.access(body, source, "present", Ty::Bool, By::Row, true);
         Ok(body.valid(access))
     }
 
@@ -332,6 +331,15 @@ impl<'a, 'p> StageReads<'a, 'p> {
             value: body.load(access),
             valid: body.valid(access),
         })
+    }
+
+    /// Whether it matters where windows have events: a grid has cells outside of the run where something is read.
+    pub(crate) fn minds_windows(&self) -> bool {
+        let temporal = match self.domain {
+            Domain::Grid { .. } => self.planner.program.streams[self.stream].as_temporal(),
+            _ => None,
+        };
+        temporal.is_some_and(|t| !tilt_ir::is_strict(self.planner.program, t.body))
     }
 
     /// Notes where a window has events, or that this is not known.
@@ -427,8 +435,11 @@ impl Reads for StageReads<'_, '_> {
     }
 
     fn edge(&mut self, body: &mut Body, stream: StreamId, offset: i64, edge: Edge) -> Result<Term> {
-        if stream == self.stream {
+        if stream == self.stream && !self.in_map {
             return Err(Unsupported("a recurrence over its own edges".into()));
+        }
+        if self.in_map {
+            return Err(Unsupported("a map that reads edges".into()));
         }
         let locate = self.locate_at(stream, offset)?;
         let valid = self.presence(body, stream, locate)?;

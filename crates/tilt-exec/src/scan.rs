@@ -13,7 +13,8 @@ use crate::{
     memory::{Returned, Scratch},
     plan::{ParamSource, Source},
     range::RangeRun,
-    run::Piece,
+    rows::RowsRun,
+    run::{CHUNK, Piece, Trouble},
     series::{Leaf, Series},
     view,
     window::{Algorithm, RangePlan, WindowPlan},
@@ -43,6 +44,8 @@ pub(crate) struct WindowRun<'a> {
     /// For index accesses: which element of the columns each row reads.
     early: Option<&'static mut [u32]>,
     late: Option<&'static mut [u32]>,
+    /// For windows that are computed row by row.
+    rows: Option<RowsRun<'a>>,
 }
 
 /// What is scanned of a slot, by position: element `p + PAD`.
@@ -73,7 +76,7 @@ impl<'a> WindowRun<'a> {
             let (suffix, prefix) = match plan.algorithm {
                 Algorithm::Blocks { .. } => (Some(array()), Some(array())),
                 Algorithm::Prefix { .. } => (None, Some(array())),
-                Algorithm::Fold { .. } => (None, None),
+                Algorithm::Fold { .. } | Algorithm::Rows { .. } => (None, None),
             };
             Column {
                 op: *op,
@@ -95,6 +98,7 @@ impl<'a> WindowRun<'a> {
             folded: Vec::new(),
             early: None,
             late: None,
+            rows: plan.rows.as_ref().map(|rows| RowsRun::new(rows, series)),
         }
     }
 
@@ -115,7 +119,7 @@ impl<'a> WindowRun<'a> {
         range: &mut RangeRun,
         rows: Range<usize>,
         scratch: &mut Scratch,
-    ) {
+    ) -> Result<(), Trouble> {
         match self.plan.algorithm {
             Algorithm::Fold { forward, backward } => {
                 self.fold(piece, range, rows.len(), forward, backward, scratch);
@@ -130,6 +134,26 @@ impl<'a> WindowRun<'a> {
                 self.scan_blocks(piece, range, forward, backward, target);
                 self.index_blocks(range, rows.len(), scratch);
             }
+            Algorithm::Rows { store } => {
+                self.store(piece, store);
+                if let Some(run) = &mut self.rows {
+                    run.advance(range, rows, scratch)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores what all positions contribute, once.
+    fn store(&mut self, piece: &Piece, number: usize) {
+        let len = self.series.axis.len();
+        let mut scratch = Scratch::default();
+        while self.scanned < len {
+            let part = self.scanned..len.min(self.scanned + CHUNK);
+            let targets = self.rows.as_ref().map(|rows| rows.targets(part.start));
+            scratch.reset();
+            self.call(piece, number, &part, 0, 0, &targets.unwrap_or_default(), &mut scratch);
+            self.scanned = part.end;
         }
     }
 
@@ -361,8 +385,8 @@ impl<'a> WindowRun<'a> {
             ParamSource::Text(text) => u64::from(piece.texts[text]),
             ParamSource::FirstEnd => self.series.axis.regular_ends().unwrap_or(0) as u64,
             ParamSource::Anchor => {
-                let leaf = &self.series.leaves[self.plan.anchor.unwrap_or(0)];
-                word_at(leaf, anchor)
+                let (stream, leaf) = self.plan.anchor.expect("an anchor is a column");
+                word_at(&self.all[&stream].leaves[leaf], anchor)
             }
             other => unreachable!("{other:?} is no parameter of a contribution"),
         }
@@ -448,9 +472,9 @@ impl<'a> WindowRun<'a> {
             .iter()
             .zip(main.accesses.iter())
             .map(|(source, (_, access))| match source {
-                Source::Anchor { leaf, .. } => {
+                Source::Anchor { stream, leaf, .. } => {
                     debug_assert_eq!(access.by, By::Range);
-                    range.anchors(&self.series.leaves[*leaf], early, scratch)
+                    range.anchors(&self.all[stream].leaves[*leaf], early, scratch)
                 }
                 Source::Leaf { stream, leaf, .. } => {
                     self.all[stream].leaves[*leaf].whole(access.nullable, scratch)
@@ -528,6 +552,9 @@ impl<'a> WindowRun<'a> {
         rows: &Range<usize>,
         scratch: &mut Scratch,
     ) -> View {
+        if let Some(run) = &self.rows {
+            return run.view(column, scratch);
+        }
         let (slot, late) = (&self.columns[column / 2], column % 2 == 1);
         let n = rows.len();
         if matches!(self.plan.algorithm, Algorithm::Fold { .. }) {
