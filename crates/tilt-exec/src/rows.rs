@@ -4,6 +4,7 @@
 //! move forward what was computed for one is brought up to date for the next: `push` at the end, `pop` at the beginning. Sums of doubles,
 //! whose order is pinned, are shared by split instead (`parts`).
 
+mod custom;
 mod engine;
 mod extreme;
 mod formula;
@@ -25,10 +26,12 @@ use tilt_ir::{Agg, Bounds};
 use crate::{
     memory::{Returned, Scratch},
     range::RangeRun,
-    run::Trouble,
+    run::{Piece, Trouble},
     series::Series,
     view,
 };
+pub(crate) use custom::{CustomPlan, StateLoop, StateSource};
+use custom::{Calls, CustomRun};
 use engine::{Engine, Found};
 
 /// A reduction that is computed row by row.
@@ -44,6 +47,8 @@ pub(crate) struct RowsPlan {
     pub(crate) counted: Counted,
     /// Whether starts are in order, so that the events of a window are neighbours.
     pub(crate) ordered: bool,
+    /// The functions of a custom reducer.
+    pub(crate) custom: Option<CustomPlan>,
 }
 
 /// How the places of a window are counted (`docs/ir.md`, Places).
@@ -165,6 +170,8 @@ pub(crate) struct RowsRun<'a> {
     series: &'a Series,
     columns: Vec<Stored>,
     engine: Engine,
+    custom: Option<CustomRun<'a>>,
+    numbering: Numbering,
     /// The positions that the engine has seen.
     held: Range<usize>,
     /// Results of the chunk: words, or positions of the contributions.
@@ -194,6 +201,8 @@ impl<'a> RowsRun<'a> {
             series,
             columns: word.into_iter().chain(leaves).chain(contributes).collect(),
             engine: Engine::new(plan.agg, plan.word, numbering),
+            custom: plan.custom.as_ref().map(CustomRun::new),
+            numbering,
             held: 0..0,
             words: &mut [],
             positions: &mut [],
@@ -210,6 +219,7 @@ impl<'a> RowsRun<'a> {
     /// Computes the windows of a chunk of rows.
     pub(crate) fn advance(
         &mut self,
+        piece: &Piece,
         range: &mut RangeRun,
         rows: Range<usize>,
         scratch: &mut Scratch,
@@ -246,6 +256,19 @@ impl<'a> RowsRun<'a> {
             events: self.series.presence(),
             timeline: &self.series.axis.timeline,
         };
+        if let Some(custom) = &mut self.custom {
+            let calls = Calls {
+                piece,
+                all: &all,
+                leaves: &self.columns[..self.plan.leaves.len()],
+            };
+            custom.begin(&calls, n, scratch);
+            for (row, window) in windows.iter().enumerate() {
+                let found = custom.row(&calls, row, window, range.plan.bounds, self.numbering);
+                self.found[row / 8] |= u8::from(found) << (row % 8);
+            }
+            return Ok(());
+        }
         for (row, window) in windows.iter().enumerate() {
             if !self.engine.is_summed_by_parts() {
                 slide(&mut self.engine, &mut self.held, window, &all);
@@ -262,6 +285,16 @@ impl<'a> RowsRun<'a> {
 
     /// Results for the rows of the chunk: the word, or a leaf of what was picked; after the leaves whether anything was.
     pub(crate) fn view(&self, column: usize, scratch: &mut Scratch) -> View {
+        if let (Some(custom), Some(plan)) = (&self.custom, &self.plan.custom)
+            && column < plan.fields.len()
+        {
+            return custom.view(column, (self.found.len() - 8) * 8);
+        } else if self.custom.is_some() {
+            return View {
+                validity: self.found.as_ptr(),
+                ..view::nothing()
+            };
+        }
         if column == self.plan.leaves.len() && column > 0 {
             return View {
                 validity: self.found.as_ptr(),

@@ -137,7 +137,7 @@ impl<'a> WindowRun<'a> {
             Algorithm::Rows { store } => {
                 self.store(piece, store);
                 if let Some(run) = &mut self.rows {
-                    run.advance(range, rows, scratch)?;
+                    run.advance(piece, range, rows, scratch)?;
                 }
             }
         }

@@ -697,5 +697,6 @@ fn value_of(body: &mut Body, key: ValueId, ty: Ty) -> ValueId {
     body.bits(bits, ty)
 }
 
+mod custom;
 mod moments;
 mod rows;

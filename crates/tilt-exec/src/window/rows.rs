@@ -86,10 +86,17 @@ impl Reduction<'_, '_, '_> {
 
     /// Computes a reduction row by row.
     pub(super) fn rows(&mut self, agg: Agg) -> Result<Term> {
-        if matches!(agg, Agg::Collect | Agg::TopK { .. } | Agg::Custom(_)) {
+        if matches!(agg, Agg::Collect | Agg::TopK { .. }) {
             return Err(Unsupported(format!("the reduction {}", agg.name())));
         }
-        let picks = matches!(agg, Agg::First | Agg::Last | Agg::Min | Agg::Max | Agg::Mode);
+        let picks = matches!(
+            agg,
+            Agg::First | Agg::Last | Agg::Min | Agg::Max | Agg::Mode | Agg::Custom(_)
+        );
+        let custom = match agg {
+            Agg::Custom(reducer) => Some(self.custom_plan(reducer)?),
+            _ => None,
+        };
         let mut word_type = None;
         let mut leaves: Vec<(String, Ty, bool)> = Vec::new();
         let (mut always, mut is_record) = (true, false);
@@ -159,13 +166,17 @@ impl Reduction<'_, '_, '_> {
                 always,
                 counted: self.counted(),
                 ordered,
+                custom,
             }),
             what: self.what.clone(),
         };
         let windows = &mut self.reads.found().windows;
         windows.push(plan);
         let window = windows.len() - 1;
-        let mut read = |this: &mut Self, column: usize, name: &str, ty: Ty, by: By| {
+        if let Agg::Custom(reducer) = agg {
+            return self.custom_result(reducer, window);
+        }
+        let read = |this: &mut Self, column: usize, name: &str, ty: Ty, by: By| {
             let source = Source::Window { window, column };
             let access = this.reads.access(this.body, source, name, ty, by, true);
             Term::Scalar {
@@ -208,7 +219,7 @@ impl Reduction<'_, '_, '_> {
 fn word(body: &mut Body, agg: Agg, value: ValueId) -> Option<ValueId> {
     let ty = body.ty(value);
     let kind = match agg {
-        Agg::Len | Agg::First | Agg::Last => Word::Nothing,
+        Agg::Len | Agg::First | Agg::Last | Agg::Custom(_) => Word::Nothing,
         Agg::Min | Agg::ArgMin => Word::Order(Combine::Min),
         Agg::Max | Agg::ArgMax => Word::Order(Combine::Max),
         Agg::Mode | Agg::NUnique => Word::Identity,
