@@ -408,8 +408,22 @@ fn slack(program: &Program) -> Option<i64> {
         let mut note = |ticks: Option<i64>| {
             reach = reach.zip(ticks).map(|(a, b)| a.max(b));
         };
-        if let Clock::Every { period, .. } = temporal.clock {
-            note(Some(period));
+        match &temporal.clock {
+            Clock::Every { period, .. } => note(Some(*period)),
+            Clock::At(_) => {}
+            Clock::OnChange(sources) => {
+                for source in sources {
+                    note(match source {
+                        // What is held lasts to the end of the run at most.
+                        ClockSource::Value { offset, .. } | ClockSource::Hold { offset, .. } => {
+                            offset.checked_abs()
+                        }
+                        ClockSource::Window { lo, hi, .. } => {
+                            lo.checked_abs().zip(hi.checked_abs()).and_then(|(a, b)| a.checked_add(b))
+                        }
+                    });
+                }
+            }
         }
         program.walk(temporal.body, &mut |_, expr| match expr {
             Expr::At { offset, .. } | Expr::Edge { offset, .. } => note(offset.checked_abs()),

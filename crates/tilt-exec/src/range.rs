@@ -137,15 +137,15 @@ impl<'a> RangeRun<'a> {
                 None => Some((rows.start + row) as u32),
                 Some(choices) => choices.map(|c| c[row]).filter(|c| *c != NONE),
             };
-            let current = match bound {
-                // Of a position without an event, the last event before it.
-                Some(position) => ranks.until(position as usize + 1),
-                None => {
+            // Of a position without an event, the last event before it.
+            let until = bound.map_or_else(
+                || {
                     let t = self.axis.timeline.end(rows.start + row);
-                    ranks.until(last_started(self.source, before[row] as usize, t))
-                }
-            };
-            let Some(current) = current.checked_sub(1) else {
+                    last_started(self.source, before[row] as usize, t)
+                },
+                |position| position as usize + 1,
+            );
+            let Some(current) = ranks.until(until).checked_sub(1) else {
                 (first[row], end[row]) = (0, 0);
                 continue;
             };

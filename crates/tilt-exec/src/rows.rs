@@ -239,10 +239,11 @@ impl<'a> RowsRun<'a> {
         let windows = windows(range, &rows, self.plan.ordered, scratch);
         let len = self.series.axis.len();
         let words = match self.plan.word {
-            // SAFETY: the loop has stored a word for each position, aligned to a cache line.
-            Some(_) => unsafe {
-                std::slice::from_raw_parts(self.columns[0].values.as_ptr().cast::<u64>(), len)
-            },
+            Some(_) => {
+                let at: *const () = self.columns[0].values.as_ptr().cast();
+                // SAFETY: the loop has stored a word for each position, aligned to a cache line.
+                unsafe { std::slice::from_raw_parts(at.cast::<u64>(), len) }
+            }
             None => &[],
         };
         let contributes = (!self.plan.always).then(|| {
@@ -361,7 +362,7 @@ fn windows(range: &mut RangeRun, rows: &Range<usize>, ordered: bool, scratch: &m
     let (first, end) = range.bounds(scratch);
     let (first, end) = (first[..n].to_vec(), end[..n].to_vec());
     let bounds = range.plan.bounds;
-    let edges = first.iter().zip(&end).enumerate();
+    let edges = first.iter().zip(&end);
     let window = |first: u32, split: u32, end: u32, from: i64, to: i64, is_list: bool| Window {
         first: first as usize,
         split: split as usize,
@@ -372,7 +373,7 @@ fn windows(range: &mut RangeRun, rows: &Range<usize>, ordered: bool, scratch: &m
     };
     match bounds {
         Bounds::Ordinal { lo, .. } => edges
-            .map(|(_, (first, end))| {
+            .map(|(first, end)| {
                 // Without a beginning places count from the first position of all.
                 let first = if lo.is_some() { *first } else { 0 };
                 window(first, first, (*end).max(first), i64::MIN, i64::MAX, false)
@@ -381,12 +382,14 @@ fn windows(range: &mut RangeRun, rows: &Range<usize>, ordered: bool, scratch: &m
         Bounds::Time { lo: None, hi } => {
             let to = |row: usize| range.instant(rows.start + row).saturating_add(hi);
             edges
+                .enumerate()
                 .map(|(row, (_, end))| window(0, 0, *end, i64::MIN, to(row), !ordered))
                 .collect()
         }
         Bounds::Time { lo: Some(lo), hi } => {
             let split = range.split(scratch)[..n].to_vec();
             edges
+                .enumerate()
                 .map(|(row, (first, end))| {
                     let t = range.instant(rows.start + row);
                     let (from, to) = (t.saturating_add(lo), t.saturating_add(hi));

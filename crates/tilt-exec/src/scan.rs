@@ -584,7 +584,7 @@ impl<'a> WindowRun<'a> {
         // Running totals are read before a position, prefixes at the last position.
         let offset = match (is_prefix, late) {
             (true, false) => lo - 1,
-            (true, true) | (false, true) => hi - 1,
+            (true | false, true) => hi - 1,
             (false, false) => lo,
         };
         let first = rows.start as i64 + offset;

@@ -81,7 +81,7 @@ impl Engine {
             Agg::First | Agg::Last => Kept::Ends(VecDeque::new()),
             Agg::Min | Agg::ArgMin => Kept::Extreme(Extreme::new(false)),
             Agg::Max | Agg::ArgMax => Kept::Extreme(Extreme::new(true)),
-            Agg::Median | Agg::Quantile { .. } => Kept::Order(Order::new()),
+            Agg::Median | Agg::Quantile { .. } => Kept::Order(Order::default()),
             Agg::Mode => Kept::Frequency(Frequency::new(true)),
             Agg::NUnique => Kept::Frequency(Frequency::new(false)),
             Agg::Ewm { .. } => Kept::Ewm {
@@ -165,11 +165,11 @@ impl Engine {
             Kept::Ends(positions) => positions.push_back(p as u32),
             Kept::Extreme(extreme) => extreme.push(p as u32, word as i64),
             Kept::Order(order) => {
-                let universe = || {
-                    let doubles = (0..all.len()).filter_map(|p| all.double(p));
-                    doubles.map(key_of).collect()
+                let keys = || {
+                    let key = |p: usize| all.double(p).map(|v| (key_of(v), p as u32));
+                    (0..all.len()).filter_map(key).collect()
                 };
-                order.insert(key_of(f64::from_bits(word)), universe);
+                order.push(p as u32, key_of(f64::from_bits(word)), keys);
             }
             Kept::Frequency(frequency) => frequency.push(p as u32, word as i64),
             Kept::Ewm { total, weight, n } => {
@@ -208,7 +208,7 @@ impl Engine {
                 positions.pop_front();
             }
             Kept::Extreme(extreme) => extreme.pop(p as u32),
-            Kept::Order(order) => order.remove(key_of(f64::from_bits(word))),
+            Kept::Order(order) => order.pop(p as u32, key_of(f64::from_bits(word))),
             Kept::Frequency(frequency) => frequency.pop(word as i64),
             Kept::Ewm { .. } | Kept::Parts(_) => {}
         }
