@@ -22,7 +22,7 @@ use crate::{
 pub(crate) struct Plan {
     pub(crate) stages: Vec<Stage>,
     pub(crate) loops: Vec<Loop>,
-    /// How far any stage can read around its own events, in ticks; `None` without limit.
+    /// How far from the run an event of any stage can end, in ticks; `None` if that is beyond 64 bits.
     pub(crate) slack: Option<i64>,
 }
 
@@ -398,8 +398,8 @@ fn store(
     }
 }
 
-/// How far the reads of all expressions reach around their events together. An event of any stage that an output event depends on
-/// ends no further from it.
+/// How far from the run events can end: every expression moves them by what its clock or, on a grid, its reads reach. Reads that see events
+/// however far back make no events.
 fn slack(program: &Program) -> Option<i64> {
     use tilt_ir::{Bounds, Expr};
     let mut total = 0i64;
@@ -429,13 +429,16 @@ fn slack(program: &Program) -> Option<i64> {
             Expr::At { offset, .. } | Expr::Edge { offset, .. } => note(offset.checked_abs()),
             Expr::Hold {
                 offset, max_age, ..
-            } => note(max_age.and_then(|age| offset.checked_abs()?.checked_add(age))),
-            Expr::Prev { .. } => note(None),
+            } => {
+                // What is held lasts to the end of the run at most.
+                note(offset.checked_abs().and_then(|offset| offset.checked_add(max_age.unwrap_or(0))));
+            }
             Expr::Reduce { window, .. } => note(match window.bounds {
                 Bounds::Time { lo: Some(lo), hi } => {
                     lo.checked_abs().zip(hi.checked_abs()).and_then(|(a, b)| a.checked_add(b))
                 }
-                _ => None,
+                // These see events however far back and give a grid no cells.
+                Bounds::Time { lo: None, .. } | Bounds::Ordinal { .. } => Some(0),
             }),
             _ => {}
         });

@@ -82,8 +82,7 @@ impl Engine {
             Agg::Min | Agg::ArgMin => Kept::Extreme(Extreme::new(false)),
             Agg::Max | Agg::ArgMax => Kept::Extreme(Extreme::new(true)),
             Agg::Median | Agg::Quantile { .. } => Kept::Order(Order::default()),
-            Agg::Mode => Kept::Frequency(Frequency::new(true)),
-            Agg::NUnique => Kept::Frequency(Frequency::new(false)),
+            Agg::Mode | Agg::NUnique => Kept::Frequency(Frequency::default()),
             Agg::Ewm { .. } => Kept::Ewm {
                 total: 0.0,
                 weight: 0.0,

@@ -7,27 +7,40 @@ use std::{
 };
 
 /// The occurrences of each key in a window.
+///
+/// Only what takes out the first occurrence of the mode can end its being the mode, so that it is searched for only then. Where that
+/// happens too often for its cost, as with values that hardly repeat, a ranking is kept instead.
 #[derive(Default, Debug)]
 pub(crate) struct Frequency {
     /// Where each key occurs, in order. Keys without occurrence are left out.
     at: HashMap<i64, VecDeque<u32>, BuildHasherDefault<Mixer>>,
-    /// Keys by how often they occur, then by where first: the last is the mode. Only kept if asked for.
-    ranking: Option<BTreeSet<(usize, Reverse<u32>)>>,
+    /// The mode, unless it must be searched for: how often it occurs, and where first.
+    best: Option<Rank>,
+    /// All keys in order, the last is the mode.
+    ranking: Option<BTreeSet<Rank>>,
+    /// Keys searched so far, less what was allowed for.
+    searched: usize,
     /// Lists to use again.
     spare: Vec<VecDeque<u32>>,
 }
 
-impl Frequency {
-    /// With the ranking that [`Self::mode`] needs, or without.
-    pub(crate) fn new(ranked: bool) -> Self {
-        Self {
-            ranking: ranked.then(BTreeSet::new),
-            ..Self::default()
-        }
-    }
+/// Keys by how often they occur, then by where first, the earlier the greater.
+type Rank = (usize, Reverse<u32>);
 
+/// How many keys may be searched for each one that is added.
+const ALLOWED: usize = 16;
+
+fn rank(at: &VecDeque<u32>) -> Option<Rank> {
+    at.front().map(|first| (at.len(), Reverse(*first)))
+}
+
+impl Frequency {
     pub(crate) fn clear(&mut self) {
-        self.at.clear();
+        self.spare.extend(self.at.drain().map(|(_, mut list)| {
+            list.clear();
+            list
+        }));
+        self.best = None;
         if let Some(ranking) = &mut self.ranking {
             ranking.clear();
         }
@@ -35,16 +48,21 @@ impl Frequency {
 
     /// Adds an occurrence after all others.
     pub(crate) fn push(&mut self, position: u32, key: i64) {
+        let was_empty = self.at.is_empty();
         let spare = &mut self.spare;
         let at = self.at.entry(key).or_insert_with(|| spare.pop().unwrap_or_default());
-        if let Some(ranking) = &mut self.ranking {
-            if let Some(first) = at.front() {
-                ranking.remove(&(at.len(), Reverse(*first)));
-            }
-            let first = at.front().copied().unwrap_or(position);
-            ranking.insert((at.len() + 1, Reverse(first)));
-        }
+        let before = rank(at);
         at.push_back(position);
+        let after = rank(at);
+        self.searched = self.searched.saturating_sub(ALLOWED);
+        if let Some(ranking) = &mut self.ranking {
+            if let Some(before) = before {
+                ranking.remove(&before);
+            }
+            ranking.extend(after);
+        } else if was_empty || self.best.is_some() {
+            self.best = self.best.max(after);
+        }
     }
 
     /// Takes out the first occurrence of a key.
@@ -52,15 +70,18 @@ impl Frequency {
         let Some(at) = self.at.get_mut(&key) else {
             return;
         };
-        let count = at.len();
-        let first = at.pop_front();
-        if let (Some(ranking), Some(first)) = (&mut self.ranking, first) {
-            ranking.remove(&(count, Reverse(first)));
-            if let Some(next) = at.front() {
-                ranking.insert((at.len(), Reverse(*next)));
+        let before = rank(at);
+        at.pop_front();
+        let after = rank(at);
+        if let Some(ranking) = &mut self.ranking {
+            if let Some(before) = before {
+                ranking.remove(&before);
             }
+            ranking.extend(after);
+        } else if self.best == before {
+            self.best = None;
         }
-        if at.is_empty() {
+        if after.is_none() {
             let list = self.at.remove(&key);
             self.spare.extend(list);
         }
@@ -72,9 +93,22 @@ impl Frequency {
     }
 
     /// Where the most frequent key occurs first; of several the one that occurs first.
-    pub(crate) fn mode(&self) -> Option<u32> {
-        let (_, Reverse(first)) = self.ranking.as_ref()?.last()?;
-        Some(*first)
+    pub(crate) fn mode(&mut self) -> Option<u32> {
+        let best = match &self.ranking {
+            Some(ranking) => ranking.last().copied(),
+            None => self.best.or_else(|| self.search()),
+        };
+        best.map(|(_, Reverse(first))| first)
+    }
+
+    #[cold]
+    fn search(&mut self) -> Option<Rank> {
+        self.searched += self.at.len();
+        if self.searched > 1024 * ALLOWED {
+            self.ranking = Some(self.at.values().filter_map(rank).collect());
+        }
+        self.best = self.at.values().filter_map(rank).max();
+        self.best
     }
 }
 
@@ -110,15 +144,24 @@ mod tests {
 
     #[test]
     fn sliding_agrees_with_counting_anew() {
+        slide(9);
+    }
+
+    #[test]
+    fn sliding_over_values_that_hardly_repeat_agrees_too() {
+        slide(2_000);
+    }
+
+    fn slide(distinct: i64) {
         let mut state = 3u64;
-        let keys: Vec<i64> = (0..400)
+        let keys: Vec<i64> = (0..900)
             .map(|_| {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                (state >> 33) as i64 % 9
+                (state >> 33) as i64 % distinct
             })
             .collect();
-        for width in [1, 2, 5, 30] {
-            let mut found = Frequency::new(true);
+        for width in [1, 2, 5, 30, 300] {
+            let mut found = Frequency::default();
             for end in 1..=keys.len() {
                 let first = end.saturating_sub(width);
                 if first > 0 {
@@ -130,8 +173,8 @@ mod tests {
                 let best = window.iter().map(|k| count(*k)).max().unwrap_or(0);
                 let mode = window.iter().position(|k| count(*k) == best);
                 assert_eq!(found.mode(), mode.map(|m| (first + m) as u32), "{window:?}");
-                let distinct = (0..9).filter(|k| count(*k) > 0).count();
-                assert_eq!(found.distinct(), distinct);
+                let distinct: std::collections::HashSet<&i64> = window.iter().collect();
+                assert_eq!(found.distinct(), distinct.len());
             }
         }
     }

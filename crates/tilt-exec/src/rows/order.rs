@@ -132,24 +132,29 @@ impl Ranked {
     fn nth(&self, n: usize) -> i64 {
         let mut rest = n as u32;
         let mut at = 0;
-        // The first element of a block that has more than `rest` before its end.
-        let mut step = |count: &dyn Fn(usize) -> u32, block: usize| {
-            let mut at = block * FAN;
-            while count(at) <= rest {
-                rest -= count(at);
-                at += 1;
-            }
-            at
-        };
         for level in self.levels.iter().rev().skip(1) {
-            at = step(&|i| level[i], at);
+            at = descend(at, &mut rest, |i| level[i]);
         }
-        at = step(&|i| self.words[i].count_ones(), at);
+        at = descend(at, &mut rest, |i| self.words[i].count_ones());
         let mut word = self.words[at];
         for _ in 0..rest {
             word &= word - 1;
         }
         self.keys[at * 64 + word.trailing_zeros() as usize]
+    }
+}
+
+/// The element of a block that has the one with `rest` before it, counted from the block's start and then from the element's.
+#[inline]
+fn descend(block: usize, rest: &mut u32, count: impl Fn(usize) -> u32) -> usize {
+    let mut at = block * FAN;
+    loop {
+        let here = count(at);
+        if *rest < here {
+            return at;
+        }
+        *rest -= here;
+        at += 1;
     }
 }
 

@@ -77,19 +77,28 @@ impl Chain {
             let op = |a, b| self.op.apply(a, b);
             Some(op(op(op(a, b), op(c, d)), op(op(e, f), op(g, h))))
         } else {
-            self.partial(0, GROUP)
+            Some(self.partial())
         };
         self.op.join(self.total, tree)
     }
 
-    /// Places `from .. from + width` of the current group.
-    fn partial(&self, from: usize, width: usize) -> Option<f64> {
-        if width == 1 {
-            return (self.present & (1 << from) != 0).then_some(self.values[from]);
+    /// The tree of a current group that is neither empty nor full.
+    fn partial(&self) -> f64 {
+        let (mut values, mut present) = (self.values, self.present);
+        for width in [4, 2, 1] {
+            let mut joined = 0;
+            for i in 0..width {
+                let (a, b) = (present >> (2 * i) & 1, present >> (2 * i + 1) & 1);
+                values[i] = match (a, b) {
+                    (1, 1) => self.op.apply(values[2 * i], values[2 * i + 1]),
+                    (1, _) => values[2 * i],
+                    _ => values[2 * i + 1],
+                };
+                joined |= (a | b) << i;
+            }
+            present = joined;
         }
-        let half = width / 2;
-        let (a, b) = (self.partial(from, half), self.partial(from + half, half));
-        self.op.join(a, b)
+        values[0]
     }
 }
 
