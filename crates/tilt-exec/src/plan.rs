@@ -160,7 +160,7 @@ pub(crate) fn plan(
     };
     let mut stages: Vec<Stage> = Vec::new();
     for (id, temporal) in program.temporals() {
-        let domain = planner.domain(id, temporal, &stages)?;
+        let domain = planner.domain(id, temporal, &stages);
         let stage = planner
             .stage(id, temporal, program.stream_dtype(id), domain)
             .map_err(|Unsupported(what)| Unsupported(format!("{what} in ~{}", temporal.name)))?;
@@ -262,19 +262,19 @@ impl<'p> Planner<'p> {
         id: StreamId,
         temporal: &Temporal,
         earlier: &[Stage],
-    ) -> Result<Domain, Unsupported> {
+    ) -> Domain {
         if let Clock::Every { period, offset } = temporal.clock {
-            return Ok(Domain::Grid { period, offset });
+            return Domain::Grid { period, offset };
         }
         let sources: &[ClockSource] = match &temporal.clock {
             Clock::At(stream) => {
-                return Ok(Domain::On(*stream));
+                return Domain::On(*stream);
             }
             Clock::OnChange(sources) => sources,
             Clock::Every { .. } => unreachable!("handled above"),
         };
         if self.timelines.aligned(&temporal.clock).is_some() {
-            return Ok(Domain::On(sources[0].stream()));
+            return Domain::On(sources[0].stream());
         }
         let twin = match self.timelines.of(id) {
             Timeline::Own(first) if first != id => Some(first),
@@ -311,7 +311,7 @@ impl<'p> Planner<'p> {
                 }
             }
         }
-        Ok(Domain::Merge { groups, twin })
+        Domain::Merge { groups, twin }
     }
 
     fn axis(&self, domain: &Domain) -> AxisFacts {

@@ -30,8 +30,8 @@ use crate::{
     series::Series,
     view,
 };
-pub(crate) use custom::{CustomPlan, StateLoop, StateSource};
 use custom::{Calls, CustomRun};
+pub(crate) use custom::{CustomPlan, StateLoop, StateSource};
 use engine::{Engine, Found};
 
 /// A reduction that is computed row by row.
@@ -100,7 +100,8 @@ pub(crate) struct Contributions<'a> {
 impl Contributions<'_> {
     #[inline]
     pub(crate) fn contributes(&self, p: usize) -> bool {
-        self.contributes.is_none_or(|bits| bits[p / 8] & (1 << (p % 8)) != 0)
+        self.contributes
+            .is_none_or(|bits| bits[p / 8] & (1 << (p % 8)) != 0)
     }
 
     #[inline]
@@ -140,7 +141,11 @@ impl Stored {
     fn new(ty: Ty, nullable: bool, len: usize) -> Self {
         let len = len.next_multiple_of(LANES) + LANES;
         let bits = len / 8 + 8;
-        let bytes = if ty == Ty::Bool { bits } else { len * ty.bytes() };
+        let bytes = if ty == Ty::Bool {
+            bits
+        } else {
+            len * ty.bytes()
+        };
         Self {
             ty,
             values: Returned::new(bytes),
@@ -158,7 +163,9 @@ impl Stored {
         let validity = self.validity.as_ref();
         Target {
             values: self.values.as_ptr().wrapping_add(at),
-            validity: validity.map_or(std::ptr::null_mut(), |v| v.as_ptr().wrapping_add(position / 8)),
+            validity: validity.map_or(std::ptr::null_mut(), |v| {
+                v.as_ptr().wrapping_add(position / 8)
+            }),
             len: (len - position).next_multiple_of(LANES) as u64,
         }
     }
@@ -184,14 +191,21 @@ impl<'a> RowsRun<'a> {
     pub(crate) fn new(plan: &'a RowsPlan, series: &'a Series) -> Self {
         let len = series.axis.len();
         let word = plan.word.map(|ty| Stored::new(ty, false, len));
-        let leaves = plan.leaves.iter().map(|(ty, nullable)| Stored::new(*ty, *nullable, len));
+        let leaves = plan
+            .leaves
+            .iter()
+            .map(|(ty, nullable)| Stored::new(*ty, *nullable, len));
         let contributes = (!plan.always).then(|| Stored::new(Ty::Bool, false, len));
         let numbering = match plan.counted {
             Counted::Positions => Numbering::Positions,
             Counted::Contributions => Numbering::Contributions,
             Counted::Events => Numbering::Events,
             Counted::Cells { period, offset } => {
-                let end = if len == 0 { 0 } else { series.axis.timeline.end(0) };
+                let end = if len == 0 {
+                    0
+                } else {
+                    series.axis.timeline.end(0)
+                };
                 let number = (i128::from(end) - i128::from(offset)).div_euclid(i128::from(period));
                 Numbering::Cells(number as i64)
             }
@@ -213,7 +227,10 @@ impl<'a> RowsRun<'a> {
     /// Where the loop stores the contributions of the positions from `position` on, a multiple of eight.
     pub(crate) fn targets(&self, position: usize) -> Vec<Target> {
         let len = self.series.axis.len();
-        self.columns.iter().map(|column| column.target(position, len)).collect()
+        self.columns
+            .iter()
+            .map(|column| column.target(position, len))
+            .collect()
     }
 
     /// Computes the windows of a chunk of rows.
@@ -357,7 +374,12 @@ fn slide(engine: &mut Engine, held: &mut Range<usize>, window: &Window, all: &Co
 }
 
 /// The windows of a chunk of rows.
-fn windows(range: &mut RangeRun, rows: &Range<usize>, ordered: bool, scratch: &mut Scratch) -> Vec<Window> {
+fn windows(
+    range: &mut RangeRun,
+    rows: &Range<usize>,
+    ordered: bool,
+    scratch: &mut Scratch,
+) -> Vec<Window> {
     let n = rows.len();
     let (first, end) = range.bounds(scratch);
     let (first, end) = (first[..n].to_vec(), end[..n].to_vec());

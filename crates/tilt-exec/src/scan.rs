@@ -445,10 +445,9 @@ impl<'a> WindowRun<'a> {
             self.call_fold(piece, number, range, side == 0, ranges, &targets, scratch);
         }
         if self.plan.guarded {
-            // SAFETY: the last slot of the late part was written for `n` rows.
-            let bits = unsafe {
-                std::slice::from_raw_parts(self.folded[self.folded.len() - 1].cast::<u64>(), n)
-            };
+            let at: *const () = self.folded[self.folded.len() - 1].cast();
+            // SAFETY: the last slot of the late part was written for `n` rows, aligned to a cache line.
+            let bits = unsafe { std::slice::from_raw_parts(at.cast::<u64>(), n) };
             self.magnitude |= bits.iter().fold(0, |all, bits| all | bits);
         }
     }
@@ -602,7 +601,7 @@ impl<'a> WindowRun<'a> {
         let neutral = slot.op.neutral(slot.ty);
         for row in 0..padded {
             let p = first + row;
-            let element = self.beyond(p, len, is_prefix, late, range);
+            let element = Self::beyond(p, len, is_prefix, late, range);
             let target = out.wrapping_add(row as usize * bytes);
             match element {
                 Some(p) => {
@@ -621,7 +620,7 @@ impl<'a> WindowRun<'a> {
     }
 
     /// The position whose element stands for position `p`, which may not exist; `None` is the neutral element.
-    fn beyond(&self, p: i64, len: i64, is_prefix: bool, late: bool, range: &RangeRun) -> Option<i64> {
+    fn beyond(p: i64, len: i64, is_prefix: bool, late: bool, range: &RangeRun) -> Option<i64> {
         if (0..len).contains(&p) {
             return Some(p);
         }

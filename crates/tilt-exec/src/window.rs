@@ -10,10 +10,10 @@
 //! Sums of floats follow the order that `docs/ir.md` pins, whichever algorithm computes them.
 
 use tilt_codegen::{
-    lir::{Binary, By, Combine, Compare, Inst, Lanes, Sink, Slot, Ty, Unary, ValueId},
+    lir::{Binary, By, Combine, Compare, Inst, Sink, Slot, Ty, Unary, ValueId},
     lower::{Body, Lowering, Result, Term, Unsupported, Valid},
 };
-use tilt_ir::{Agg, Bounds, Expr, ExprId, Id, StreamId, Timeline};
+use tilt_ir::{Agg, Bounds, Expr, ExprId, StreamId, Timeline};
 
 use crate::{
     plan::{Domain, GroupPlan, Locate, ParamSource, Source},
@@ -102,7 +102,7 @@ pub(crate) fn reduce(reads: &mut StageReads, body: &mut Body, id: ExprId) -> Res
     }
     let facts = reads.planner.facts[&window.stream].clone();
     let range = range(reads, window.stream, window.bounds)?;
-    let extent = extent(reads, body, range)?;
+    let extent = extent(reads, body, range);
     let minds = reads.minds_windows();
     let mut reduction = Reduction {
         reads,
@@ -190,7 +190,7 @@ fn current(reads: &StageReads, stream: StreamId) -> Current {
 }
 
 /// How many positions the window of a row has.
-fn extent(reads: &mut StageReads, body: &mut Body, range: usize) -> Result<Extent> {
+fn extent(reads: &mut StageReads, body: &mut Body, range: usize) -> Extent {
     let count = if reads.found().ranges[range].steady {
         let lo = reads.param(body, "window_first", Ty::I64, ParamSource::RangeLo(range));
         let hi = reads.param(body, "window_end", Ty::I64, ParamSource::RangeHi(range));
@@ -227,10 +227,10 @@ fn extent(reads: &mut StageReads, body: &mut Body, range: usize) -> Result<Exten
     };
     let zero = body.int(Ty::I64, 0);
     let nonempty = body.compare(Compare::Gt, count, zero);
-    Ok(Extent {
+    Extent {
         count,
         nonempty: body.valid_if(nonempty),
-    })
+    }
 }
 
 /// A reduction being lowered.
@@ -336,76 +336,6 @@ impl Reduction<'_, '_, '_> {
         })
     }
 
-    /// The type of what events contribute, and whether all do.
-    fn contribution(&mut self) -> Result<(Ty, Valid)> {
-        let mut found = (Ty::Bool, Valid::Never);
-        self.build(|_, body, value, valid| {
-            found = (body.ty(value), valid);
-            Ok(Sink::Store {
-                columns: Vec::new(),
-                streaming: false,
-            })
-        })?;
-        self.reads.planner.loops.pop();
-        Ok((found.0, found.1))
-    }
-
-    /// A loop over the contributions; returns its number and what it reads.
-    fn build(
-        &mut self,
-        sink: impl FnOnce(&mut StageReads, &mut Body, ValueId, Valid) -> Result<Sink>,
-    ) -> Result<(usize, Vec<Source>, Vec<ParamSource>)> {
-        self.build_term(|reads, body, term, valid| {
-            let value = match term {
-                Term::Scalar { value, .. } => value,
-                // Only counted, if anything.
-                Term::Record { present, .. } => body.truth(present),
-            };
-            sink(reads, body, value, valid)
-        })
-    }
-
-    /// As [`Self::build`], with contributions that may be records.
-    fn build_term(
-        &mut self,
-        sink: impl FnOnce(&mut StageReads, &mut Body, Term, Valid) -> Result<Sink>,
-    ) -> Result<(usize, Vec<Source>, Vec<ParamSource>)> {
-        let program = self.reads.planner.program;
-        let axis = self.reads.planner.facts[&self.stream].axis.clone();
-        let domain = Domain::On(self.stream);
-        let dtype = self.reads.dtype();
-        let reads = StageReads::map(&mut *self.reads.planner, self.stream, dtype, &domain, axis);
-        let mut lowering = Lowering::new(program, reads);
-        let mut body = Body::default();
-        let own = lowering
-            .reads
-            .term(&mut body, self.stream, crate::reads::SAME)?;
-        let term = match (self.map, self.mapped) {
-            (Some(_), Some(mapped)) => lowering.reads.term(&mut body, mapped, crate::reads::SAME)?,
-            (Some(map), None) => lowering.lower(&mut body, map)?,
-            (None, _) => own.clone(),
-        };
-        // An event that is not there contributes nothing, whatever the map says.
-        let valid = body.both(own.valid(), term.valid());
-        let sink = sink(&mut lowering.reads, &mut body, term, valid)?;
-        let found = lowering.reads.finish(false)?;
-        let finished = body.finish(self.what.clone(), Lanes::Eight, sink);
-        let sources = finished.accesses.iter();
-        let sources = sources.map(|a| found.sources[a.index()].clone()).collect();
-        let params = finished.params.iter();
-        let params = params.map(|p| found.params[p.index()].clone()).collect();
-        self.reads.planner.loops.push(finished.body);
-        Ok((self.reads.planner.loops.len() - 1, sources, params))
-    }
-
-    /// Makes the map a stage of its own.
-    fn materialise(&mut self) -> Result<()> {
-        if let (Some(map), None) = (self.map, self.mapped) {
-            self.mapped = Some(self.reads.planner.map_stage(self.stream, map)?);
-        }
-        Ok(())
-    }
-
     /// Whether each window is folded on its own: windows hardly overlap, or an event may reach beyond its window, where it would belong to
     /// another block.
     fn is_sparse(&mut self) -> bool {
@@ -438,7 +368,7 @@ impl Reduction<'_, '_, '_> {
     fn window(
         &mut self,
         kind: Kind,
-        slots: &dyn Fn(&mut StageReads, &mut Body, ValueId, Valid) -> Result<Vec<(Combine, ValueId)>>,
+        slots: &Slots,
         guarded: bool,
         anchor: Option<(StreamId, usize)>,
     ) -> Result<Vec<ValueId>> {
@@ -564,7 +494,7 @@ impl Reduction<'_, '_, '_> {
     /// A total by subtracting running ones, or by folding.
     fn difference(
         &mut self,
-        slots: &dyn Fn(&mut StageReads, &mut Body, ValueId, Valid) -> Result<Vec<(Combine, ValueId)>>,
+        slots: &Slots,
         guarded: bool,
     ) -> Result<ValueId> {
         if self.is_sparse() {
@@ -639,6 +569,9 @@ impl Reduction<'_, '_, '_> {
     }
 }
 
+/// What a window combines of a contribution.
+type Slots<'a> = dyn Fn(&mut StageReads, &mut Body, ValueId, Valid) -> Result<Vec<(Combine, ValueId)>> + 'a;
+
 /// Which kind of loops a window has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -697,6 +630,7 @@ fn value_of(body: &mut Body, key: ValueId, ty: Ty) -> ValueId {
     body.bits(bits, ty)
 }
 
+mod contribution;
 mod custom;
 mod moments;
 mod rows;

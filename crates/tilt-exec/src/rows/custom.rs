@@ -77,7 +77,9 @@ impl Slots {
         let (ty, values, validity) = &self.fields[field];
         View {
             values: values.as_ptr().wrapping_add(slot * stride(*ty)),
-            validity: validity.as_ref().map_or(std::ptr::null(), |v| v.as_ptr().wrapping_add(slot)),
+            validity: validity
+                .as_ref()
+                .map_or(std::ptr::null(), |v| v.as_ptr().wrapping_add(slot)),
             len: LANES as u64,
             ..view::nothing()
         }
@@ -86,7 +88,9 @@ impl Slots {
     fn targets(&self, slot: usize) -> Vec<Target> {
         let target = |(ty, values, validity): &(Ty, Returned, Option<Returned>)| Target {
             values: values.as_ptr().wrapping_add(slot * stride(*ty)),
-            validity: validity.as_ref().map_or(std::ptr::null_mut(), |v| v.as_ptr().wrapping_add(slot)),
+            validity: validity
+                .as_ref()
+                .map_or(std::ptr::null_mut(), |v| v.as_ptr().wrapping_add(slot)),
             len: LANES as u64,
         };
         self.fields.iter().map(target).collect()
@@ -108,7 +112,11 @@ impl Slots {
 
 /// Bytes of a group of rows.
 fn stride(ty: Ty) -> usize {
-    if ty == Ty::Bool { 1 } else { LANES * ty.bytes() }
+    if ty == Ty::Bool {
+        1
+    } else {
+        LANES * ty.bytes()
+    }
 }
 
 /// One part of a window, as [`super::places::Chain`] but of states in slots.
@@ -160,8 +168,15 @@ impl<'a> CustomRun<'a> {
     pub(crate) fn begin(&mut self, calls: &Calls, rows: usize, scratch: &mut Scratch) {
         let padded = rows.next_multiple_of(LANES);
         let room = |ty: &Ty| {
-            let bytes = if *ty == Ty::Bool { padded / 8 + 8 } else { padded * ty.bytes() };
-            let (values, valid) = (scratch.slice::<u8>(bytes), scratch.slice::<u8>(padded / 8 + 8));
+            let bytes = if *ty == Ty::Bool {
+                padded / 8 + 8
+            } else {
+                padded * ty.bytes()
+            };
+            let (values, valid) = (
+                scratch.slice::<u8>(bytes),
+                scratch.slice::<u8>(padded / 8 + 8),
+            );
             values.fill(0);
             valid.fill(0);
             (values.as_mut_ptr(), valid.as_mut_ptr())
@@ -184,7 +199,10 @@ impl<'a> CustomRun<'a> {
         bounds: Bounds,
         numbering: Numbering,
     ) -> bool {
-        let runs_on = matches!(bounds, Bounds::Time { lo: None, .. } | Bounds::Ordinal { lo: None, .. });
+        let runs_on = matches!(
+            bounds,
+            Bounds::Time { lo: None, .. } | Bounds::Ordinal { lo: None, .. }
+        );
         let any = if runs_on && !window.is_list {
             self.running(calls, window, numbering)
         } else if self.plan.merge.is_some() {
@@ -220,7 +238,9 @@ impl<'a> CustomRun<'a> {
                 } else {
                     std::ptr::copy_nonoverlapping(from, out.add(row * ty.bytes()), ty.bytes());
                 }
-                let is_valid = validity.as_ref().is_none_or(|v| *v.as_ptr().add(RESULT) & 1 != 0);
+                let is_valid = validity
+                    .as_ref()
+                    .is_none_or(|v| *v.as_ptr().add(RESULT) & 1 != 0);
                 *valid.add(row / 8) |= u8::from(is_valid) << (row % 8);
             }
         }
@@ -322,7 +342,9 @@ impl<'a> CustomRun<'a> {
             }
             return contributed > 0;
         }
-        let clipped: Vec<usize> = (whole..window.end).filter(|p| all.contributes(*p)).collect();
+        let clipped: Vec<usize> = (whole..window.end)
+            .filter(|p| all.contributes(*p))
+            .collect();
         let found = if clipped.is_empty() {
             self.finish(calls, &late, TEMPORARY)
         } else {
@@ -367,9 +389,14 @@ impl<'a> CustomRun<'a> {
             *slot = (chain.present & (1 << at) != 0).then_some(chain.first_slot + 1 + at);
         }
         let mut free = room;
-        let mut join = |this: &mut Self, near: Option<usize>, far: Option<usize>| match (near, far) {
+        let mut join = |this: &mut Self, near: Option<usize>, far: Option<usize>| match (near, far)
+        {
             (Some(near), Some(far)) => {
-                let (older, newer) = if chain.backward { (far, near) } else { (near, far) };
+                let (older, newer) = if chain.backward {
+                    (far, near)
+                } else {
+                    (near, far)
+                };
                 this.merge(calls, older, newer, free);
                 free += 1;
                 Some(free - 1)
@@ -396,8 +423,15 @@ impl<'a> CustomRun<'a> {
             unsafe { *at.add(p / 8) >> (p % 8) & 1 }
         };
         for (bits, stored) in bits.iter_mut().zip(calls.leaves) {
-            let value = if stored.ty == Ty::Bool { bit(stored.values.as_ptr()) } else { 0 };
-            *bits = [value, stored.validity.as_ref().map_or(1, |v| bit(v.as_ptr()))];
+            let value = if stored.ty == Ty::Bool {
+                bit(stored.values.as_ptr())
+            } else {
+                0
+            };
+            *bits = [
+                value,
+                stored.validity.as_ref().map_or(1, |v| bit(v.as_ptr())),
+            ];
         }
         let view_of = |source: &StateSource| match *source {
             StateSource::Older(field) => self.slots.view(from, field),

@@ -51,15 +51,26 @@ pub(crate) struct Engine {
 #[derive(Debug)]
 enum Kept {
     Count(u64),
-    Total { sum: i128, n: u64 },
+    Total {
+        sum: i128,
+        n: u64,
+    },
     /// Of the factors that are not zero; `None` if it has become too large.
-    Product { product: Option<i128>, zeros: u64, n: u64 },
+    Product {
+        product: Option<i128>,
+        zeros: u64,
+        n: u64,
+    },
     /// The positions that contribute.
     Ends(VecDeque<u32>),
     Extreme(Extreme),
     Order(Order),
     Frequency(Frequency),
-    Ewm { total: f64, weight: f64, n: u64 },
+    Ewm {
+        total: f64,
+        weight: f64,
+        n: u64,
+    },
     Parts(Box<Parts>),
 }
 
@@ -214,12 +225,17 @@ impl Engine {
     }
 
     /// The result of the window that has been brought about.
-    pub(crate) fn result(&mut self, window: &Window, all: &Contributions) -> Result<Found, Trouble> {
+    pub(crate) fn result(
+        &mut self,
+        window: &Window,
+        all: &Contributions,
+    ) -> Result<Found, Trouble> {
         let (agg, unsigned) = (self.agg, self.unsigned);
         Ok(match &mut self.kept {
-            Kept::Count(0) | Kept::Total { n: 0, .. } | Kept::Product { n: 0, .. } | Kept::Ewm { n: 0, .. } => {
-                Found::Nothing
-            }
+            Kept::Count(0)
+            | Kept::Total { n: 0, .. }
+            | Kept::Product { n: 0, .. }
+            | Kept::Ewm { n: 0, .. } => Found::Nothing,
             Kept::Count(n) => Found::Word(*n),
             Kept::Total { sum, n } => match agg {
                 Agg::Mean => Found::double(*sum as f64 / *n as f64),
@@ -228,7 +244,9 @@ impl Engine {
                 _ => Found::Word(narrow(*sum, unsigned)?),
             },
             Kept::Product { zeros: 1.., .. } => Found::Word(0),
-            Kept::Product { product, .. } => Found::Word(narrow(product.ok_or(OVERFLOW)?, unsigned)?),
+            Kept::Product { product, .. } => {
+                Found::Word(narrow(product.ok_or(OVERFLOW)?, unsigned)?)
+            }
             Kept::Ends(positions) => Found::at(match agg {
                 Agg::First => positions.front().copied(),
                 _ => positions.back().copied(),
@@ -312,7 +330,12 @@ fn statistic(agg: Agg, parts: &[Part; 2]) -> Option<f64> {
 }
 
 /// The integral of a window, or its mean over time: what lies within, and beside it what an edge clips.
-fn integral(agg: Agg, [early, late]: &[Part; 2], window: &Window, all: &Contributions) -> Option<f64> {
+fn integral(
+    agg: Agg,
+    [early, late]: &[Part; 2],
+    window: &Window,
+    all: &Contributions,
+) -> Option<f64> {
     let (mut left, mut right) = (None, None);
     let mut covered = early.length + late.length;
     let mut clipped = |p: usize, side: &mut Option<f64>| {

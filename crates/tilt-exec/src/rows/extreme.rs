@@ -25,7 +25,11 @@ impl Extreme {
     pub(crate) fn push(&mut self, position: u32, key: i64) {
         // Of equal keys the first one counts, so it stays.
         while self.candidates.back().is_some_and(|(_, last)| {
-            if self.greatest { key > *last } else { key < *last }
+            if self.greatest {
+                key > *last
+            } else {
+                key < *last
+            }
         }) {
             self.candidates.pop_back();
         }
@@ -34,7 +38,11 @@ impl Extreme {
 
     /// Takes out the first position if it is still there.
     pub(crate) fn pop(&mut self, position: u32) {
-        if self.candidates.front().is_some_and(|(first, _)| *first == position) {
+        if self
+            .candidates
+            .front()
+            .is_some_and(|(first, _)| *first == position)
+        {
             self.candidates.pop_front();
         }
     }
@@ -54,7 +62,9 @@ mod tests {
         let mut state = 11u64;
         let keys: Vec<i64> = (0..300)
             .map(|_| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
                 (state >> 33) as i64 % 12
             })
             .collect();
@@ -67,7 +77,11 @@ mod tests {
                 }
                 found.push(end as u32 - 1, keys[end - 1]);
                 let window = &keys[first..end];
-                let best = if greatest { window.iter().max() } else { window.iter().min() };
+                let best = if greatest {
+                    window.iter().max()
+                } else {
+                    window.iter().min()
+                };
                 let at = window.iter().position(|k| Some(k) == best);
                 assert_eq!(found.first(), at.map(|at| (first + at) as u32));
             }

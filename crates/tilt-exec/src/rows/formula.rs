@@ -124,7 +124,8 @@ pub(crate) fn slope([early, late]: &[Part; 2]) -> Option<f64> {
             let ((exx, exv), (lxx, lxv)) = (centred(early), centred(late));
             let (ne, nl) = (early.n as f64, late.n as f64);
             let w = ne * nl / (ne + nl);
-            let dx = distance(early.anchor.1, late.anchor.1) + (late.sums[0] / nl - early.sums[0] / ne);
+            let dx =
+                distance(early.anchor.1, late.anchor.1) + (late.sums[0] / nl - early.sums[0] / ne);
             let dv = (late.anchor.0 - early.anchor.0) + (late.sums[1] / nl - early.sums[1] / ne);
             ((exx + lxx) + dx * dx * w, (exv + lxv) + dx * dv * w)
         }
@@ -135,7 +136,12 @@ pub(crate) fn slope([early, late]: &[Part; 2]) -> Option<f64> {
 /// A quantile of `n` values, of which `nth` gives the sorted ones.
 // The midpoint is defined as the operation that every backend has, overflow included.
 #[allow(clippy::manual_midpoint)]
-pub(crate) fn quantile(n: usize, q: f64, method: QuantileMethod, nth: impl Fn(usize) -> f64) -> f64 {
+pub(crate) fn quantile(
+    n: usize,
+    q: f64,
+    method: QuantileMethod,
+    nth: impl Fn(usize) -> f64,
+) -> f64 {
     let h = q * (n - 1) as f64;
     let at = |h: f64| nth((h as usize).min(n - 1));
     let lo = at(h.floor());

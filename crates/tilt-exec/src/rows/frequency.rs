@@ -50,7 +50,10 @@ impl Frequency {
     pub(crate) fn push(&mut self, position: u32, key: i64) {
         let was_empty = self.at.is_empty();
         let spare = &mut self.spare;
-        let at = self.at.entry(key).or_insert_with(|| spare.pop().unwrap_or_default());
+        let at = self
+            .at
+            .entry(key)
+            .or_insert_with(|| spare.pop().unwrap_or_default());
         let before = rank(at);
         at.push_back(position);
         let after = rank(at);
@@ -156,7 +159,9 @@ mod tests {
         let mut state = 3u64;
         let keys: Vec<i64> = (0..900)
             .map(|_| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
                 (state >> 33) as i64 % distinct
             })
             .collect();

@@ -167,7 +167,9 @@ mod tests {
         let mut state = 7u64;
         let keys: Vec<i64> = (0..len)
             .map(|_| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
                 ((state >> 33) % distinct) as i64 - 50
             })
             .collect();

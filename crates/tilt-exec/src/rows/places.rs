@@ -127,9 +127,18 @@ mod tests {
 
     #[test]
     fn absent_places_add_no_zero_and_numbers_may_be_negative() {
-        assert_eq!(sum(&[(3, -0.0)]).map(f64::to_bits), Some((-0.0f64).to_bits()));
-        assert_eq!(sum(&[(-9, 0.1), (-8, 0.2), (0, 0.3)]), Some((0.1 + 0.2) + 0.3));
+        assert_eq!(
+            sum(&[(3, -0.0)]).map(f64::to_bits),
+            Some((-0.0f64).to_bits())
+        );
+        assert_eq!(
+            sum(&[(-9, 0.1), (-8, 0.2), (0, 0.3)]),
+            Some((0.1 + 0.2) + 0.3)
+        );
         // -8 and -1 are of one group, -9 is of the one before.
-        assert_eq!(sum(&[(-9, 0.1), (-8, 0.2), (-1, 0.3)]), Some(0.1 + (0.2 + 0.3)));
+        assert_eq!(
+            sum(&[(-9, 0.1), (-8, 0.2), (-1, 0.3)]),
+            Some(0.1 + (0.2 + 0.3))
+        );
     }
 }

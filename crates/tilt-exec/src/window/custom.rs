@@ -6,7 +6,9 @@ use tilt_codegen::{
 };
 use tilt_ir::{DType, Edge, ExprId, Id, Lambda, Program, ReducerId, StreamId};
 
-use super::{Body, By, ParamSource, Reduction, Result, Sink, Source, Term, Ty, Unsupported, Valid, ValueId};
+use super::{
+    Body, By, ParamSource, Reduction, Result, Sink, Source, Term, Ty, Unsupported, Valid, ValueId,
+};
 use crate::rows::{CustomPlan, StateLoop, StateSource};
 
 /// What the body of a function reads beside its parameters: strings.
@@ -72,7 +74,11 @@ impl Shape {
 
     /// The term of which `field` gives the parts.
     fn term(&self, mut field: impl FnMut(usize, &str, Ty) -> Term) -> Term {
-        let mut fields = self.fields.iter().enumerate().map(|(i, (name, ty))| (name.clone(), field(i, name, *ty)));
+        let mut fields = self
+            .fields
+            .iter()
+            .enumerate()
+            .map(|(i, (name, ty))| (name.clone(), field(i, name, *ty)));
         if self.is_record {
             return Term::Record {
                 present: Valid::Always,
@@ -152,7 +158,9 @@ impl<'p> StateBody<'p> {
                 present: Valid::Always,
                 fields,
             } => fields.into_iter().map(|(_, term)| term).collect(),
-            Term::Record { .. } => return Err(Unsupported("a reducer whose state may be φ".into())),
+            Term::Record { .. } => {
+                return Err(Unsupported("a reducer whose state may be φ".into()));
+            }
             scalar @ Term::Scalar { .. } => vec![scalar],
         };
         let mut columns = Vec::new();
@@ -174,8 +182,16 @@ impl<'p> StateBody<'p> {
         loops.push(finished.body);
         Ok(Some(StateLoop {
             number: loops.len() - 1,
-            sources: finished.accesses.iter().map(|a| self.sources[a.index()]).collect(),
-            params: finished.params.iter().map(|p| self.params[p.index()].clone()).collect(),
+            sources: finished
+                .accesses
+                .iter()
+                .map(|a| self.sources[a.index()])
+                .collect(),
+            params: finished
+                .params
+                .iter()
+                .map(|p| self.params[p.index()].clone())
+                .collect(),
         }))
     }
 }
@@ -207,7 +223,8 @@ impl Reduction<'_, '_, '_> {
         let older = acc.state(&state, StateSource::Older);
         // Of a contribution only the parts of a record may be φ.
         let parts_nullable = input.is_record;
-        let value = input.term(|i, name, ty| acc.read(StateSource::Value(i), name, ty, parts_nullable));
+        let value =
+            input.term(|i, name, ty| acc.read(StateSource::Value(i), name, ty, parts_nullable));
         let start = acc.read(StateSource::Start, "start", Ty::I64, false);
         let end = acc.read(StateSource::End, "end", Ty::I64, false);
         let lambda = &reducer.acc;
@@ -246,7 +263,9 @@ impl Reduction<'_, '_, '_> {
         let count = shape.fields.len();
         let mut column = |column: usize, name: &str, ty: Ty| {
             let source = Source::Window { window, column };
-            let access = self.reads.access(self.body, source, name, ty, By::Row, true);
+            let access = self
+                .reads
+                .access(self.body, source, name, ty, By::Row, true);
             Term::Scalar {
                 value: self.body.load(access),
                 valid: self.body.valid(access),
@@ -255,7 +274,10 @@ impl Reduction<'_, '_, '_> {
         let found = column(count, "found", Ty::Bool).valid();
         let state = shape.term(&mut column);
         let reads = &mut *self.reads;
-        let mut lowering = Lowering::new(program, Constants(|body: &mut Body, text: &str| reads.text(body, text)));
+        let mut lowering = Lowering::new(
+            program,
+            Constants(|body: &mut Body, text: &str| reads.text(body, text)),
+        );
         for var in &reducer.result.params {
             lowering.bind(*var, state.clone());
         }

@@ -53,8 +53,8 @@ impl Reduction<'_, '_, '_> {
         let columns = self.window(kind, &slots, false, Some((stream, leaf)))?;
         let sides: [Vec<ValueId>; 2] = [0, 1].map(|side| columns.iter().copied().skip(side).step_by(2).collect());
         let [early, late] = sides;
-        let early = self.part(early, (stream, leaf), true)?;
-        let late = self.part(late, (stream, leaf), false)?;
+        let early = self.part(early, (stream, leaf), true);
+        let late = self.part(late, (stream, leaf), false);
         Ok(self.merge(&early, &late))
     }
 
@@ -86,7 +86,7 @@ impl Reduction<'_, '_, '_> {
     }
 
     /// The sums of one part with their count and anchor.
-    fn part(&mut self, sums: Vec<ValueId>, (stream, leaf): (StreamId, usize), early: bool) -> Result<Part> {
+    fn part(&mut self, sums: Vec<ValueId>, (stream, leaf): (StreamId, usize), early: bool) -> Part {
         let range = self.range;
         let ty = self.reads.planner.facts[&stream].leaves[leaf].ty;
         let source = Source::Anchor {
@@ -112,7 +112,7 @@ impl Reduction<'_, '_, '_> {
         let (from, to) = if early { (edge, split) } else { (split, edge) };
         let n = self.body.binary(Binary::Sub, to, from);
         let n = self.body.convert(n, Ty::F64);
-        Ok(Part { n, anchor, sums })
+        Part { n, anchor, sums }
     }
 
     /// Central sums of a part around its own mean: the mean less the anchor, then Σd² and so on.

@@ -3,8 +3,8 @@
 use tilt_codegen::lir::Store;
 
 use super::{
-    Agg, Algorithm, Binary, Body, Bounds, By, Combine, Compare, Reduction, Result, Sink, Source, Term,
-    Timeline, Ty, Unsupported, Valid, ValueId, WindowPlan, key_of,
+    Agg, Algorithm, Binary, Body, Bounds, By, Combine, Compare, Reduction, Result, Sink, Source,
+    Term, Timeline, Ty, Unsupported, Valid, ValueId, WindowPlan, key_of,
 };
 use crate::rows::{Counted, RowsPlan};
 
@@ -162,7 +162,10 @@ impl Reduction<'_, '_, '_> {
             rows: Some(RowsPlan {
                 agg,
                 word: word_type,
-                leaves: leaves.iter().map(|(_, ty, nullable)| (*ty, *nullable)).collect(),
+                leaves: leaves
+                    .iter()
+                    .map(|(_, ty, nullable)| (*ty, *nullable))
+                    .collect(),
                 always,
                 counted: self.counted(),
                 ordered,
@@ -187,7 +190,8 @@ impl Reduction<'_, '_, '_> {
         if is_record {
             let present = read(self, leaves.len(), "found", Ty::Bool, By::Row).valid();
             let fields = leaves.iter().enumerate();
-            let fields = fields.map(|(i, (name, ty, _))| (name.clone(), read(self, i, name, *ty, By::Index)));
+            let fields = fields
+                .map(|(i, (name, ty, _))| (name.clone(), read(self, i, name, *ty, By::Index)));
             return Ok(Term::Record {
                 fields: fields.collect(),
                 present,
