@@ -109,3 +109,45 @@ fn coverage_of_random_programs() {
         println!("{n:5} {reason}");
     }
 }
+
+/// What reductions over a thousand events cost: `cargo test -p tilt --test it speed -- --ignored --nocapture`.
+#[test]
+#[ignore = "a report"]
+fn speed_of_reductions_over_long_windows() {
+    let count = 1_000_000u32;
+    let mut state = 1u64;
+    let events: Vec<Event> = (1..=i64::from(count))
+        .map(|t| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            Event::point(t, (state >> 33) as f64 * 1e-3)
+        })
+        .collect();
+    let inputs = Inputs::from([("x".to_owned(), events)]);
+    let rounded = "map (floor(~x[t] / 20000.0))";
+    let reductions = [
+        ("mean", "1000", ""),
+        ("median", "1000", ""),
+        ("median", "100000", ""),
+        ("mode", "1000", rounded),
+        ("n_unique", "1000", rounded),
+        ("arg_max", "1000", ""),
+        ("std", "1000", rounded),
+        ("slope", "1000", ""),
+        ("twa", "1000", ""),
+        ("last", "1000", rounded),
+    ];
+    for (agg, length, map) in reductions {
+        let text = format!(
+            "query q unit s {{ input ~x: f64 point  ~y[t] = reduce {agg} ~x[t-{length}s : t] {map}  output ~y }}"
+        );
+        let query = Query::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let arrays = buffers(query.program(), &inputs);
+        let compiled = query.compile().expect("compiles");
+        assert!(!compiled.explain().contains("interpreted"), "{}", compiled.explain());
+        let options = RunOptions::default();
+        let start = std::time::Instant::now();
+        compiled.run(&arrays, &options).expect("runs");
+        let each = start.elapsed().as_nanos() as f64 / f64::from(count);
+        println!("{each:8.1} ns/event  {agg} over {length} {map}");
+    }
+}

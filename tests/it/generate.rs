@@ -196,13 +196,29 @@ impl Maker<'_, '_> {
         let s = self.add(Expr::Field(read_last, "s".to_owned()));
         let w = self.add(Expr::Field(read_last, "w".to_owned()));
         let result = self.add(Expr::Binary(BinaryOp::Div, s, w));
+        let merge = self.choices.one_in(2).then(|| {
+            let params: Vec<VarId> = ["older", "newer"]
+                .into_iter()
+                .map(|name| self.program.var(name, state.clone()))
+                .collect();
+            let mut both = |field: &str| {
+                let [older, newer] = [0, 1].map(|i| {
+                    let state = self.add(Expr::Var(params[i]));
+                    self.add(Expr::Field(state, field.to_owned()))
+                });
+                self.add(Expr::Binary(BinaryOp::Add, older, newer))
+            };
+            let (s, w) = (both("s"), both("w"));
+            let body = record(self, s, w);
+            Lambda { params, body }
+        });
         self.reducer = Some(self.program.reducers.push(Reducer {
             name: "weighted".to_owned(),
             input: DType::F64,
             state,
             init,
             acc: Lambda { params, body: acc },
-            merge: None,
+            merge,
             deacc: None,
             result: Lambda {
                 params: vec![last],
@@ -963,7 +979,24 @@ pub(crate) fn inputs(choices: &mut Choices, program: &Program, base: i64) -> Inp
 
 fn events(choices: &mut Choices, input: &Input, base: i64) -> Vec<Event> {
     // Mostly some, rarely none.
-    let count = [5, 3, 8, 11, 1, 9, 6, 0, 4, 7, 2, 10][choices.below(12)];
+    let count = [5, 3, 8, 11, 1, 9, 6, 0, 4, 7, 2, 10, 60][choices.below(13)];
+    if count < 60 {
+        return some_events(choices, input, base, count);
+    }
+    // Long enough for windows of several groups of eight, made of two choices.
+    let mut state = (choices.below(1 << 16) as u64) << 16 | choices.below(1 << 16) as u64;
+    let many: Vec<u16> = (0..400)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as u16
+        })
+        .collect();
+    let mut many = Choices::new(&many);
+    let count = 12 + many.below(49);
+    some_events(&mut many, input, base, count)
+}
+
+fn some_events(choices: &mut Choices, input: &Input, base: i64, count: usize) -> Vec<Event> {
     let bag = input.overlap != Overlap::Disjoint;
     let mut events: Vec<Event> = Vec::new();
     let mut last = base;
@@ -1021,13 +1054,14 @@ fn value(choices: &mut Choices, dtype: &DType) -> Value {
             let v = *choices.pick(&[
                 1.0,
                 2.0,
-                0.5,
+                0.1,
                 -3.25,
                 0.0,
                 -0.0,
-                10.125,
+                3.7,
                 1e3,
-                0.1,
+                1e-3,
+                -0.7,
                 f64::NAN,
                 f64::INFINITY,
                 1e300,

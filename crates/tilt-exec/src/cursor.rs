@@ -756,6 +756,36 @@ impl Ranks {
         }
     }
 
+    /// How many events there are before position `end`.
+    pub(crate) fn until(&self, end: usize) -> u32 {
+        let Some(sparse) = &self.sparse else {
+            return end as u32;
+        };
+        match sparse.words.get(end / 64) {
+            Some(word) => {
+                sparse.before[end / 64] + (word & !(u64::MAX << (end % 64))).count_ones()
+            }
+            None => sparse.count(),
+        }
+    }
+
+    /// How many events there are at `len` positions, which are all.
+    pub(crate) fn count(&self, len: usize) -> u32 {
+        self.sparse.as_ref().map_or(len as u32, Sparse::count)
+    }
+
+    /// The position of an event by its number, `len` if there are not as many.
+    pub(crate) fn position(&self, number: u32, len: u32) -> u32 {
+        match &self.sparse {
+            None => number.min(len),
+            Some(sparse) if number >= sparse.count() => len,
+            Some(sparse) => {
+                let word = sparse.before.partition_point(|before| *before <= number) - 1;
+                word as u32 * 64 + nth_set(sparse.words[word], number - sparse.before[word])
+            }
+        }
+    }
+
     /// Writes the `n`-th event before each of `current`.
     pub(crate) fn read(&self, current: &[u32], n: u32, out: &mut [u32]) {
         for (current, out) in current.iter().zip(out) {
@@ -765,6 +795,11 @@ impl Ranks {
 }
 
 impl Sparse {
+    fn count(&self) -> u32 {
+        let last = self.before.last().zip(self.words.last());
+        last.map_or(0, |(before, word)| before + word.count_ones())
+    }
+
     fn nth_before(&self, current: u32, n: u32) -> u32 {
         let word = current as usize / 64;
         let lower = self.words[word] & !(u64::MAX << (current % 64));

@@ -8,7 +8,7 @@
 //!            │            └── machine code of the loops                           code (tilt-codegen)
 //!            │
 //!            └── pieces: rows of the output, each with the halo that lineage gives   pieces
-//!                  └── a piece: stage by stage, chunk by chunk                        run, locate, range, scan, call, view
+//!                  └── a piece: stage by stage, chunk by chunk                        run, locate, range, scan, rows, call, view
 //! ```
 //!
 //! A map that is more than a function of its event is a stage of its own, whose column the window reads. External functions are called between
@@ -33,6 +33,7 @@ mod plan;
 mod query;
 mod range;
 mod reads;
+mod rows;
 mod run;
 mod scan;
 mod series;

@@ -7,11 +7,11 @@ use tilt_data::{Spans, Stamps};
 use tilt_ir::Bounds;
 
 use crate::{
-    cursor::{self, Window},
+    cursor::{self, NONE, Ranks, Window},
     memory::Scratch,
     series::{Axis, Leaf},
     view,
-    window::RangePlan,
+    window::{Current, RangePlan},
 };
 
 /// A range while a stage runs.
@@ -30,14 +30,20 @@ enum Kind<'a> {
     /// Row `i` covers the positions from `i + lo` to before `i + hi`, as far as they exist.
     Steady { lo: i64, hi: i64 },
     General(Box<Window<'a>>),
+    /// The events numbered from the current one.
+    Ranked { ranks: Ranks, started: Box<Window<'a>> },
 }
 
 impl<'a> RangeRun<'a> {
     pub(crate) fn new(plan: &'a RangePlan, axis: &'a Axis, source: &'a cursor::Source<'a>) -> Self {
         let kind = match plan.bounds {
-            Bounds::Ordinal { lo, hi } => Kind::Steady {
-                lo: lo.unwrap_or(i64::MIN / 4).saturating_add(1),
-                hi: hi + 1,
+            Bounds::Ordinal { lo: Some(lo), hi } if plan.steady => Kind::Steady {
+                lo: lo.saturating_add(1),
+                hi: hi.saturating_add(1),
+            },
+            Bounds::Ordinal { .. } => Kind::Ranked {
+                ranks: Ranks::new(source),
+                started: Box::new(Window::new(source, None, 0)),
             },
             Bounds::Time { lo: Some(lo), hi } if plan.steady => steady(axis, source, lo, hi),
             Bounds::Time { lo, hi } => Kind::General(Box::new(Window::new(source, lo, hi))),
@@ -63,7 +69,7 @@ impl<'a> RangeRun<'a> {
     pub(crate) fn steady(&self) -> (i64, i64) {
         match self.kind {
             Kind::Steady { lo, hi } => (lo, hi),
-            Kind::General(_) => (0, 0),
+            Kind::General(_) | Kind::Ranked { .. } => (0, 0),
         }
     }
 
@@ -96,7 +102,80 @@ impl<'a> RangeRun<'a> {
                 column[n..].fill(0);
             }
             (self.first, self.end, self.split) = (Some(first), Some(end), Some(split));
+        } else if matches!(self.kind, Kind::Ranked { .. }) {
+            self.locate_ranked(rows, padded, scratch);
         }
+    }
+
+    /// The windows of events that are counted from the current one.
+    fn locate_ranked(&mut self, rows: Range<usize>, padded: usize, scratch: &mut Scratch) {
+        let (Kind::Ranked { ranks, started }, Bounds::Ordinal { lo, hi }) = (&mut self.kind, self.plan.bounds)
+        else {
+            return;
+        };
+        let [first, end, before] = [(); 3].map(|()| scratch.slice::<u32>(padded));
+        first.fill(0);
+        end.fill(0);
+        let n = rows.len();
+        let choices = match self.plan.current {
+            Current::Row => None,
+            Current::Started => Some(None),
+            Current::Choice(group) => Some(Some(&self.axis.choices[group][rows.clone()])),
+        };
+        if choices.is_some() {
+            let bounds = cursor::Bounds {
+                first: &mut first[..n],
+                end: &mut before[..n],
+                split: None,
+            };
+            started.read(self.axis.instants(), rows.clone(), bounds);
+        }
+        let len = self.source.timeline().len();
+        let count = ranks.count(len);
+        for row in 0..n {
+            let bound = match choices {
+                None => Some((rows.start + row) as u32),
+                Some(choices) => choices.map(|c| c[row]).filter(|c| *c != NONE),
+            };
+            // Of a position without an event, the last event before it.
+            let until = bound.map_or_else(
+                || {
+                    let t = self.axis.timeline.end(rows.start + row);
+                    last_started(self.source, before[row] as usize, t)
+                },
+                |position| position as usize + 1,
+            );
+            let Some(current) = ranks.until(until).checked_sub(1) else {
+                (first[row], end[row]) = (0, 0);
+                continue;
+            };
+            let number = |offset: i64| {
+                let number = i128::from(current) + i128::from(offset) + 1;
+                number.clamp(0, i128::from(count)) as u32
+            };
+            let (from, to) = (lo.map_or(0, number), number(hi));
+            first[row] = ranks.position(from, len as u32);
+            end[row] = if from < to {
+                ranks.position(to - 1, len as u32) + 1
+            } else {
+                first[row]
+            };
+        }
+        let split = scratch.slice::<u32>(padded);
+        split.copy_from_slice(first);
+        (self.first, self.end, self.split) = (Some(first), Some(end), Some(split));
+    }
+
+    /// The instant of a row.
+    pub(crate) fn instant(&self, row: usize) -> i64 {
+        self.axis.timeline.end(row)
+    }
+
+    /// The first position of the late part of a window `(from, to]` whose edges have been saturated.
+    pub(crate) fn split_of(&self, from: i64, to: i64) -> u32 {
+        let length = i128::from(to) - i128::from(from);
+        let split = (i128::from(to) - 1).div_euclid(length) * length;
+        self.source.timeline().ends_until(cursor::saturate(split)) as u32
     }
 
     /// First position and end of each row's window.
@@ -222,6 +301,15 @@ impl<'a> RangeRun<'a> {
         let end = |p: i64| timeline.stamp(0).saturating_add(p.saturating_mul(period));
         block_of(end(p), length) == block_of(end(q), length)
     }
+}
+
+/// The end of the positions up to the last event in order that starts before `t`; none from `limit` on does.
+fn last_started(source: &cursor::Source, limit: usize, t: i64) -> usize {
+    if source.is_ordered() {
+        return limit;
+    }
+    let starts = |p: &usize| source.is_event(*p) && source.timeline().start(*p) < t;
+    (0..limit).rev().find(starts).map_or(0, |p| p + 1)
 }
 
 /// The number of the block that holds an end: blocks are `((k-1)·length, k·length]`.

@@ -399,6 +399,15 @@ impl<'a, 'p> StageReads<'a, 'p> {
         }
     }
 
+    /// Whether it matters where windows have events: a grid has cells outside of the run where something is read.
+    pub(crate) fn minds_windows(&self) -> bool {
+        let temporal = match self.domain {
+            Domain::Grid { .. } => self.planner.program.streams[self.stream].as_temporal(),
+            _ => None,
+        };
+        temporal.is_some_and(|t| !tilt_ir::is_strict(self.planner.program, t.body))
+    }
+
     /// Notes where a window has events, or that this is not known.
     pub(crate) fn note_window(&mut self, inhabited: Option<Valid>) {
         match inhabited {
@@ -484,8 +493,11 @@ impl Reads for StageReads<'_, '_> {
     }
 
     fn edge(&mut self, body: &mut Body, stream: StreamId, offset: i64, edge: Edge) -> Result<Term> {
-        if stream == self.stream {
+        if stream == self.stream && self.kind != Kind::Map {
             return Err(Unsupported("a recurrence over its own edges".into()));
+        }
+        if self.kind == Kind::Map {
+            return Err(Unsupported("a map that reads edges".into()));
         }
         let locate = self.locate_at(stream, offset)?;
         let valid = self.presence(body, stream, locate)?;

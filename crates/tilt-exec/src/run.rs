@@ -15,7 +15,7 @@ use tilt_codegen::{
     lir::{LANES, Lanes, Sink, Ty},
 };
 use tilt_data::Timeline;
-use tilt_ir::{Edge, Span, StreamId};
+use tilt_ir::{Bounds, Edge, Span, StreamId};
 
 use tilt_interp::Functions;
 
@@ -289,7 +289,12 @@ impl<'a> StageRun<'a> {
         let range_sources: Vec<cursor::Source> = stage
             .ranges
             .iter()
-            .map(|r| cursor::Source::new(&self.series[&r.stream].axis.timeline, None))
+            .map(|r| {
+                let series = &self.series[&r.stream];
+                let counts = matches!(r.bounds, Bounds::Ordinal { .. });
+                let present = series.presence().filter(|_| counts);
+                cursor::Source::new(&series.axis.timeline, present)
+            })
             .collect();
         let mut ranges: Vec<RangeRun> = stage
             .ranges
@@ -337,7 +342,7 @@ impl<'a> StageRun<'a> {
         }
         for window in windows.iter_mut() {
             let range = &mut ranges[window.plan.range];
-            window.advance(self.piece, range, rows.clone(), scratch);
+            window.advance(self.piece, range, rows.clone(), scratch)?;
         }
         let mut located: Vec<Located> = Vec::with_capacity(locators.len());
         for locator in locators {

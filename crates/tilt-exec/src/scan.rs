@@ -13,7 +13,8 @@ use crate::{
     memory::{Returned, Scratch},
     plan::{ParamSource, Source},
     range::RangeRun,
-    run::Piece,
+    rows::RowsRun,
+    run::{CHUNK, Piece, Trouble},
     series::{Leaf, Series},
     view,
     window::{Algorithm, Guard, RangePlan, WindowPlan},
@@ -27,6 +28,8 @@ pub(crate) struct WindowRun<'a> {
     pub(crate) plan: &'a WindowPlan,
     /// The source of the window.
     series: &'a Series,
+    /// All series, for maps that read others on the source's timeline.
+    all: &'a BTreeMap<StreamId, Series>,
     columns: Vec<Column>,
     /// What the loops read and are given, the same for every call: whole columns.
     views: Vec<View>,
@@ -48,6 +51,8 @@ pub(crate) struct WindowRun<'a> {
     late: Option<&'static mut [u32]>,
     /// Keeps what the views point to.
     _bits: Scratch,
+    /// For windows that are computed row by row.
+    rows: Option<RowsRun<'a>>,
 }
 
 /// What is scanned of a slot, by position: element `p + PAD`.
@@ -79,7 +84,7 @@ impl<'a> WindowRun<'a> {
             let (suffix, prefix) = match plan.algorithm {
                 Algorithm::Blocks { .. } => (Some(array()), Some(array())),
                 Algorithm::Prefix { .. } => (None, Some(array())),
-                Algorithm::Fold { .. } => (None, None),
+                Algorithm::Fold { .. } | Algorithm::Rows { .. } => (None, None),
             };
             Column {
                 op: *op,
@@ -95,6 +100,7 @@ impl<'a> WindowRun<'a> {
         Self {
             plan,
             series,
+            all,
             columns: columns.collect(),
             views: views.collect(),
             params: plan.params.iter().map(|p| param(piece, p, series)).collect(),
@@ -108,6 +114,7 @@ impl<'a> WindowRun<'a> {
             early: None,
             late: None,
             _bits: bits,
+            rows: plan.rows.as_ref().map(|rows| RowsRun::new(rows, series)),
         }
     }
 
@@ -128,7 +135,7 @@ impl<'a> WindowRun<'a> {
         range: &mut RangeRun,
         rows: Range<usize>,
         scratch: &mut Scratch,
-    ) {
+    ) -> Result<(), Trouble> {
         match self.plan.algorithm {
             Algorithm::Fold { forward, backward } => {
                 self.fold(piece, range, rows.len(), forward, backward, scratch);
@@ -143,6 +150,26 @@ impl<'a> WindowRun<'a> {
                 self.scan_blocks(piece, range, forward, backward, target, scratch);
                 self.index_blocks(range, rows.len(), scratch);
             }
+            Algorithm::Rows { store } => {
+                self.store(piece, store);
+                if let Some(run) = &mut self.rows {
+                    run.advance(piece, range, rows, scratch)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores what all positions contribute, once.
+    fn store(&mut self, piece: &Piece, number: usize) {
+        let len = self.series.axis.len();
+        let mut scratch = Scratch::default();
+        while self.scanned < len {
+            let part = self.scanned..len.min(self.scanned + CHUNK);
+            let targets = self.rows.as_ref().map(|rows| rows.targets(part.start));
+            scratch.reset();
+            self.call_store(piece, number, &part, &targets.unwrap_or_default(), &mut scratch);
+            self.scanned = part.end;
         }
     }
 
@@ -172,8 +199,8 @@ impl<'a> WindowRun<'a> {
         self.call(piece, forward, &targets, None);
         match self.plan.guard {
             Guard::Slot => self.magnitude |= self.carry[self.carry.len() - 1],
-            Guard::Leaf(leaf) => {
-                self.magnitude |= magnitude(&self.series.leaves[leaf], self.scanned..to);
+            Guard::Leaf(stream, leaf) => {
+                self.magnitude |= magnitude(&self.all[&stream].leaves[leaf], self.scanned..to);
             }
             Guard::None => {}
         }
@@ -251,7 +278,8 @@ impl<'a> WindowRun<'a> {
 
     /// The views with an anchor for each range, if there is one.
     fn anchored(&self, anchors: &[usize], scratch: &mut Scratch) -> Option<Vec<View>> {
-        let leaf = &self.series.leaves[self.plan.anchor?];
+        let (stream, leaf) = self.plan.anchor?;
+        let leaf = &self.all[&stream].leaves[leaf];
         let bytes = leaf.ty.bytes();
         let out = scratch.slice::<u8>(anchors.len() * bytes);
         for (position, target) in anchors.iter().zip(out.chunks_exact_mut(bytes)) {
@@ -282,6 +310,54 @@ impl<'a> WindowRun<'a> {
         };
         let at = view.values.wrapping_add(self.scanned * bytes);
         (self.scanned < self.series.axis.len()).then_some((at, bytes as u64))
+    }
+
+    /// Calls a loop that stores what some positions contribute.
+    fn call_store(
+        &mut self,
+        piece: &Piece,
+        number: usize,
+        positions: &Range<usize>,
+        targets: &[Target],
+        scratch: &mut Scratch,
+    ) {
+        let main = &piece.plan.loops[number];
+        let accesses = self.plan.sources.iter().zip(main.accesses.iter());
+        let (first, n) = (positions.start as i64, positions.len());
+        let views: Vec<View> = accesses
+            .map(|(source, (_, access))| match source {
+                Source::Leaf { stream, leaf, .. } => {
+                    let leaf = &self.all[stream].leaves[*leaf];
+                    view::rows(leaf, first, n, access.nullable, scratch)
+                }
+                Source::Present { stream, .. } => {
+                    let (present, len) = (self.all[stream].presence(), self.series.axis.len());
+                    View {
+                        validity: view::bit_rows(present, len, first, n, scratch),
+                        ..view::nothing()
+                    }
+                }
+                Source::Ends => {
+                    let ends = scratch.slice::<i64>(n.next_multiple_of(LANES));
+                    ends[..n].copy_from_slice(&self.series.axis.ends()[positions.clone()]);
+                    view::column(ends)
+                }
+                other => unreachable!("{other:?} is nothing that an event contributes"),
+            })
+            .collect();
+        let args = Args {
+            views: views.as_ptr(),
+            targets: targets.as_ptr(),
+            params: self.params.as_ptr(),
+            state: std::ptr::null_mut(),
+            ranges: std::ptr::null(),
+            first,
+            rows: n as u64,
+            ahead: tilt_codegen::abi::nothing_ahead(),
+            step: 0,
+        };
+        // SAFETY: views cover the positions up to a whole group, and targets have room for as many.
+        unsafe { piece.code.call(&piece.plan.loops, number, &args) }
     }
 
     /// Calls a loop over `self.ranges`.
@@ -351,8 +427,8 @@ impl<'a> WindowRun<'a> {
                 };
                 self.ranges.extend([i64::from(from), i64::from(to.max(from))]);
             }
-            let views = self.plan.anchor.map(|leaf| {
-                let leaf = &self.series.leaves[leaf];
+            let views = self.plan.anchor.map(|(stream, leaf)| {
+                let leaf = &self.all[&stream].leaves[leaf];
                 self.with_anchor(range.anchors(leaf, side == 0, scratch))
             });
             self.call(piece, number, &targets, views.as_deref());
@@ -365,11 +441,11 @@ impl<'a> WindowRun<'a> {
                 };
                 self.magnitude |= bits.iter().fold(0, |all, bits| all | bits);
             }
-            Guard::Leaf(leaf) => {
+            Guard::Leaf(stream, leaf) => {
                 let (from, to) = (first.iter().min(), end.iter().take(n).max());
                 if let (Some(from), Some(to)) = (from, to) {
                     let positions = *from as usize..*to.max(from) as usize;
-                    self.magnitude |= magnitude(&self.series.leaves[leaf], positions);
+                    self.magnitude |= magnitude(&self.all[&stream].leaves[leaf], positions);
                 }
             }
             Guard::None => {}
@@ -428,6 +504,9 @@ impl<'a> WindowRun<'a> {
         rows: &Range<usize>,
         scratch: &mut Scratch,
     ) -> View {
+        if let Some(run) = &self.rows {
+            return run.view(column, scratch);
+        }
         let (slot, late) = (&self.columns[column / 2], column % 2 == 1);
         let n = rows.len();
         if matches!(self.plan.algorithm, Algorithm::Fold { .. }) {
@@ -457,7 +536,7 @@ impl<'a> WindowRun<'a> {
         // Running totals are read before a position, prefixes at the last position.
         let offset = match (is_prefix, late) {
             (true, false) => lo - 1,
-            (true, true) | (false, true) => hi - 1,
+            (true | false, true) => hi - 1,
             (false, false) => lo,
         };
         let first = rows.start as i64 + offset;
@@ -475,7 +554,7 @@ impl<'a> WindowRun<'a> {
         let neutral = slot.op.neutral(slot.ty);
         for row in 0..padded {
             let p = first + row;
-            let element = self.beyond(p, len, is_prefix, late, range);
+            let element = Self::beyond(p, len, is_prefix, late, range);
             let target = out.wrapping_add(row as usize * bytes);
             match element {
                 Some(p) => {
@@ -494,7 +573,7 @@ impl<'a> WindowRun<'a> {
     }
 
     /// The position whose element stands for position `p`, which may not exist; `None` is the neutral element.
-    fn beyond(&self, p: i64, len: i64, is_prefix: bool, late: bool, range: &RangeRun) -> Option<i64> {
+    fn beyond(p: i64, len: i64, is_prefix: bool, late: bool, range: &RangeRun) -> Option<i64> {
         if (0..len).contains(&p) {
             return Some(p);
         }

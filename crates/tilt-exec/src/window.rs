@@ -5,18 +5,20 @@
 //! | `blocks` | order-sensitive and merely associative reductions at many instants | the suffix of the early part and the prefix of the late part, from scans over blocks of the window's length (van Herk/Gil-Werman) |
 //! | `prefix` | integers and counts | running totals at both ends, which it subtracts |
 //! | `fold` | windows that hardly overlap, and floats by count | the early and the late part folded for each window |
+//! | `rows` | everything else: order statistics, frequencies, regressions; overlapping events, events counted by number, φ among moments | the result |
 //!
 //! Sums of floats follow the order that `docs/ir.md` pins, whichever algorithm computes them.
 
 use tilt_codegen::{
-    lir::{Binary, By, Combine, Compare, Inst, Lanes, Sink, Slot, Ty, Unary, ValueId},
+    lir::{Binary, By, Combine, Compare, Inst, Sink, Slot, Ty, Unary, ValueId},
     lower::{Body, Lowering, Result, Term, Unsupported, Valid},
 };
-use tilt_ir::{Agg, Bounds, Expr, ExprId, Id, StreamId, Timeline};
+use tilt_ir::{Agg, Bounds, Expr, ExprId, StreamId, Timeline};
 
 use crate::{
-    plan::{Domain, Locate, ParamSource, Source},
+    plan::{Domain, GroupPlan, Locate, ParamSource, Source},
     reads::StageReads,
+    rows::RowsPlan,
 };
 
 /// The positions that the windows of a stage cover.
@@ -26,6 +28,19 @@ pub(crate) struct RangePlan {
     pub(crate) bounds: Bounds,
     /// The window of the next row is that of this row moved by one position.
     pub(crate) steady: bool,
+    /// By count: what is counted from.
+    pub(crate) current: Current,
+}
+
+/// The current event of a window by count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Current {
+    /// The one at the row's own position, or the last before it.
+    Row,
+    /// The one that a group of the merge chose; where it chose none, the last one that has started.
+    Choice(usize),
+    /// The last one that has started.
+    Started,
 }
 
 impl RangePlan {
@@ -47,10 +62,12 @@ pub(crate) struct WindowPlan {
     pub(crate) sources: Vec<Source>,
     pub(crate) params: Vec<ParamSource>,
     /// The column whose value next to the split is subtracted before anything is added.
-    pub(crate) anchor: Option<usize>,
+    pub(crate) anchor: Option<(StreamId, usize)>,
     /// How an overflow is noticed.
     pub(crate) guard: Guard,
     pub(crate) slots: Vec<(Combine, Ty)>,
+    /// What is computed row by row.
+    pub(crate) rows: Option<RowsPlan>,
     /// For people.
     pub(crate) what: String,
 }
@@ -61,7 +78,7 @@ pub(crate) enum Guard {
     /// Nowhere: nothing can overflow.
     None,
     /// In a column of the source, as it is.
-    Leaf(usize),
+    Leaf(StreamId, usize),
     /// Joined in the last slot.
     Slot,
 }
@@ -75,6 +92,8 @@ pub(crate) enum Algorithm {
     Prefix { forward: usize },
     /// Both parts of each window.
     Fold { forward: usize, backward: usize },
+    /// Row by row, of what a loop stores.
+    Rows { store: usize },
 }
 
 impl Algorithm {
@@ -84,6 +103,7 @@ impl Algorithm {
             Self::Blocks { forward, .. } | Self::Prefix { forward } | Self::Fold { forward, .. } => {
                 forward
             }
+            Self::Rows { store } => store,
         }
     }
 }
@@ -104,9 +124,6 @@ pub(crate) fn reduce(reads: &mut StageReads, body: &mut Body, id: ExprId) -> Res
         return Err(Unsupported("a recurrence over a window".into()));
     }
     let facts = reads.planner.facts[&window.stream].clone();
-    if !facts.axis.ordered {
-        return Err(Unsupported("a window over overlapping intervals".into()));
-    }
     let mapped = match map {
         Some(map) if reads.needs_stage(window.stream, *map) => {
             Some(reads.planner.map_stage(window.stream, *map)?)
@@ -114,10 +131,8 @@ pub(crate) fn reduce(reads: &mut StageReads, body: &mut Body, id: ExprId) -> Res
         _ => None,
     };
     let range = range(reads, window.stream, window.bounds)?;
-    let extent = extent(reads, body, range)?;
-    if matches!(window.bounds, Bounds::Time { lo: Some(_), .. }) {
-        reads.note_window((!facts.nullable).then_some(extent.nonempty));
-    }
+    let extent = extent(reads, body, range);
+    let minds = reads.minds_windows();
     let mut reduction = Reduction {
         reads,
         body,
@@ -129,33 +144,39 @@ pub(crate) fn reduce(reads: &mut StageReads, body: &mut Body, id: ExprId) -> Res
         contributes: Valid::Never,
         what: format!("{} {}", agg.name(), program.expr_text(id)),
     };
+    if matches!(window.bounds, Bounds::Time { lo: Some(_), .. }) {
+        let inhabited = if !facts.nullable && facts.axis.ordered {
+            Some(reduction.extent.nonempty)
+        } else if minds {
+            reduction.map = None;
+            let events = reduction.rows(Agg::Len)?.valid();
+            reduction.map = *map;
+            Some(events)
+        } else {
+            None
+        };
+        reduction.reads.note_window(inhabited);
+    }
     reduction.lower(*agg)
 }
 
 /// Adds a range, once.
 fn range(reads: &mut StageReads, stream: StreamId, bounds: Bounds) -> Result<usize> {
     let facts = &reads.planner.facts[&stream];
-    let same_axis = matches!(reads.domain(), Domain::On(here)
-        if reads.planner.timelines.of(*here) == reads.planner.timelines.of(stream));
+    let current = current(reads, stream);
     let steady = match bounds {
-        Bounds::Ordinal { lo: None, .. } => {
-            return Err(Unsupported("a running reduction by count".into()));
-        }
-        Bounds::Ordinal { .. } if same_axis && !facts.nullable => true,
-        Bounds::Ordinal { .. } => {
-            return Err(Unsupported("a window by count over another clock's events".into()));
-        }
-        Bounds::Time { lo: None, .. } if facts.nullable => {
-            return Err(Unsupported("a running reduction over φ".into()));
+        Bounds::Ordinal { lo, .. } => {
+            current == Current::Row && lo.is_some() && !facts.nullable
         }
         Bounds::Time { lo: None, .. } => false,
         Bounds::Time { lo: Some(lo), hi } => {
-            let length = hi.checked_sub(lo).filter(|length| *length > 0);
-            let length = length.ok_or_else(|| Unsupported("an empty window".into()))?;
+            let length = hi.checked_sub(lo);
+            let length = length.ok_or_else(|| Unsupported("a window longer than time".into()))?;
             match (reads.axis.regular, facts.axis.regular) {
                 (Some(here), Some(there)) => {
                     // The window begins at the end of an event, so that no event is split between two windows.
                     here.period == there.period
+                        && length > 0
                         && length % there.period == 0
                         && (i128::from(here.phase) + i128::from(hi) - i128::from(there.phase))
                             % i128::from(there.period)
@@ -170,6 +191,7 @@ fn range(reads: &mut StageReads, stream: StreamId, bounds: Bounds) -> Result<usi
         stream,
         bounds,
         steady,
+        current,
     };
     let ranges = &mut reads.found().ranges;
     let known = ranges.iter().position(|r| *r == plan);
@@ -179,8 +201,25 @@ fn range(reads: &mut StageReads, stream: StreamId, bounds: Bounds) -> Result<usi
     }))
 }
 
+/// What a window by count over a stream counts from.
+fn current(reads: &StageReads, stream: StreamId) -> Current {
+    let timelines = reads.planner.timelines;
+    let timeline = timelines.of(stream);
+    match reads.domain() {
+        Domain::On(here) if timelines.of(*here) == timeline => Current::Row,
+        Domain::Merge { groups, .. } => {
+            let bound = groups.iter().position(|group| {
+                matches!(group, GroupPlan::Value { streams, offset: 0 }
+                    if timelines.of(streams[0]) == timeline)
+            });
+            bound.map_or(Current::Started, Current::Choice)
+        }
+        Domain::On(_) | Domain::Grid { .. } => Current::Started,
+    }
+}
+
 /// How many positions the window of a row has.
-fn extent(reads: &mut StageReads, body: &mut Body, range: usize) -> Result<Extent> {
+fn extent(reads: &mut StageReads, body: &mut Body, range: usize) -> Extent {
     let count = if reads.found().ranges[range].steady {
         let lo = reads.param(body, "window_first", Ty::I64, ParamSource::RangeLo(range));
         let hi = reads.param(body, "window_end", Ty::I64, ParamSource::RangeHi(range));
@@ -217,10 +256,10 @@ fn extent(reads: &mut StageReads, body: &mut Body, range: usize) -> Result<Exten
     };
     let zero = body.int(Ty::I64, 0);
     let nonempty = body.compare(Compare::Gt, count, zero);
-    Ok(Extent {
+    Extent {
         count,
         nonempty: body.valid_if(nonempty),
-    })
+    }
 }
 
 /// A reduction being lowered.
@@ -230,7 +269,7 @@ struct Reduction<'r, 'a, 'p> {
     range: usize,
     stream: StreamId,
     map: Option<ExprId>,
-    /// The stream that the map is, if it is a stage of its own.
+    /// The map as a stream on the timeline of the events.
     mapped: Option<StreamId>,
     extent: Extent,
     contributes: Valid,
@@ -247,8 +286,17 @@ struct Part {
 
 impl Reduction<'_, '_, '_> {
     fn lower(&mut self, agg: Agg) -> Result<Term> {
-        let (ty, contributes) = self.contribution()?;
+        let (ty, contributes) = match self.contribution() {
+            Err(_) if self.map.is_some() => {
+                self.materialise()?;
+                self.contribution()?
+            }
+            found => found?,
+        };
         self.contributes = contributes;
+        if self.is_by_rows(agg, ty) {
+            return self.rows(agg);
+        }
         let (count, nonempty) = self.count(contributes)?;
         let value = match agg {
             Agg::Len => count,
@@ -276,7 +324,7 @@ impl Reduction<'_, '_, '_> {
                 let zero = self.body.int(Ty::U8, 0);
                 self.body.compare(Compare::Ne, found, zero)
             }
-            Agg::First | Agg::Last if contributes == Valid::Always && self.map.is_none() => {
+            Agg::First | Agg::Last => {
                 let range = self.range;
                 let last = agg == Agg::Last;
                 let locates = &mut self.reads.found().locates;
@@ -298,15 +346,15 @@ impl Reduction<'_, '_, '_> {
                 self.body.binary(Binary::Div, peak, rms)
             }
             Agg::Var { ddof } | Agg::Std { ddof } => {
-                let moments = self.moments(2, contributes)?;
+                let moments = self.moments(2)?;
                 return Ok(self.variance(&moments, ddof, matches!(agg, Agg::Std { .. })));
             }
             Agg::Skew { bias } => {
-                let moments = self.moments(3, contributes)?;
+                let moments = self.moments(3)?;
                 return Ok(self.skew(&moments, bias));
             }
             Agg::Kurtosis { fisher, bias } => {
-                let moments = self.moments(4, contributes)?;
+                let moments = self.moments(4)?;
                 return Ok(self.kurtosis(&moments, fisher, bias));
             }
             other => return Err(Unsupported(format!("the reduction {}", other.name()))),
@@ -315,56 +363,6 @@ impl Reduction<'_, '_, '_> {
             value,
             valid: nonempty,
         })
-    }
-
-    /// The type of what events contribute, and whether all do.
-    fn contribution(&mut self) -> Result<(Ty, Valid)> {
-        let mut found = (Ty::Bool, Valid::Never);
-        self.build(|_, body, value, valid| {
-            found = (body.ty(value), valid);
-            Ok(Sink::Store {
-                columns: Vec::new(),
-                streaming: false,
-            })
-        })?;
-        self.reads.planner.loops.pop();
-        Ok((found.0, found.1))
-    }
-
-    /// A loop over the contributions; returns its number and what it reads.
-    fn build(
-        &mut self,
-        sink: impl FnOnce(&mut StageReads, &mut Body, ValueId, Valid) -> Result<Sink>,
-    ) -> Result<(usize, Vec<Source>, Vec<ParamSource>)> {
-        let program = self.reads.planner.program;
-        let axis = self.reads.planner.facts[&self.stream].axis.clone();
-        let domain = Domain::On(self.stream);
-        let dtype = self.reads.dtype();
-        let reads = StageReads::map(&mut *self.reads.planner, self.stream, dtype, &domain, axis);
-        let mut lowering = Lowering::new(program, reads);
-        let mut body = Body::default();
-        let own = self.mapped.unwrap_or(self.stream);
-        let own = lowering.reads.term(&mut body, own, crate::reads::SAME)?;
-        let term = match self.map {
-            Some(map) if self.mapped.is_none() => lowering.lower(&mut body, map)?,
-            _ => own.clone(),
-        };
-        let (value, valid) = match term {
-            Term::Scalar { value, valid } => (value, valid),
-            // Only counted, if anything.
-            Term::Record { present, .. } => (body.truth(present), present),
-        };
-        // An event that is not there contributes nothing, whatever the map says.
-        let valid = body.both(own.valid(), valid);
-        let sink = sink(&mut lowering.reads, &mut body, value, valid)?;
-        let found = lowering.reads.finish()?;
-        let finished = body.finish(self.what.clone(), Lanes::Eight, sink);
-        let sources = finished.accesses.iter();
-        let sources = sources.map(|a| found.sources[a.index()].clone()).collect();
-        let params = finished.params.iter();
-        let params = params.map(|p| found.params[p.index()].clone()).collect();
-        self.reads.planner.loops.push(finished.body);
-        Ok((self.reads.planner.loops.len() - 1, sources, params))
     }
 
     /// Whether each window is folded on its own: windows hardly overlap, or an event may reach beyond its window, where it would belong to
@@ -399,9 +397,9 @@ impl Reduction<'_, '_, '_> {
     fn window(
         &mut self,
         kind: Kind,
-        slots: &dyn Fn(&mut StageReads, &mut Body, ValueId, Valid) -> Result<Vec<(Combine, ValueId)>>,
+        slots: &Slots,
         guard: Guard,
-        anchor: Option<usize>,
+        anchor: Option<(StreamId, usize)>,
     ) -> Result<Vec<ValueId>> {
         let mut shape = Vec::new();
         let mut sources = Vec::new();
@@ -454,6 +452,7 @@ impl Reduction<'_, '_, '_> {
             anchor,
             guard,
             slots: shape.clone(),
+            rows: None,
             what: self.what.clone(),
         };
         let steady = self.reads.found().ranges[self.range].steady;
@@ -485,7 +484,6 @@ impl Reduction<'_, '_, '_> {
         op: Combine,
         of: fn(&mut Body, ValueId) -> ValueId,
     ) -> Result<ValueId> {
-        self.check_places()?;
         let kind = if self.by_count() || self.is_sparse() {
             Kind::Fold
         } else {
@@ -503,24 +501,6 @@ impl Reduction<'_, '_, '_> {
         Ok(self.body.binary(op, columns[0], columns[1]))
     }
 
-    /// Whether places of contributions are positions, as loops take them.
-    fn check_places(&mut self) -> Result<()> {
-        let timeline = self.reads.planner.timelines.of(self.stream);
-        let running = matches!(
-            self.reads.found().ranges[self.range].bounds,
-            Bounds::Time { lo: None, .. }
-        );
-        match timeline {
-            Timeline::Grid { .. } if running => {
-                Err(Unsupported("a running reduction of floats over a grid".into()))
-            }
-            Timeline::Own(_) if self.contributes != Valid::Always => {
-                Err(Unsupported("a reduction of floats over φ in a join".into()))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// The exact total of integers, as a 64-bit one.
     fn integer_sum(&mut self, ty: Ty) -> Result<ValueId> {
         let wide = if ty.is_int() && !ty.is_signed() {
@@ -528,8 +508,8 @@ impl Reduction<'_, '_, '_> {
         } else {
             Ty::I64
         };
-        let guard = match (ty.bits(), self.contributes, self.plain_leaf()?) {
-            (64, Valid::Always, Some(leaf)) => Guard::Leaf(leaf),
+        let guard = match (ty.bits(), self.contributes, self.read_leaf()?) {
+            (64, Valid::Always, Some((stream, leaf))) => Guard::Leaf(stream, leaf),
             (64, ..) => Guard::Slot,
             _ => Guard::None,
         };
@@ -544,34 +524,10 @@ impl Reduction<'_, '_, '_> {
         self.difference(&slots, guard)
     }
 
-    /// The leaf that the map merely reads, if it does.
-    fn plain_leaf(&mut self) -> Result<Option<usize>> {
-        let mut leaf = None;
-        let stream = self.stream;
-        self.build(|reads, body, value, _| {
-            if let Inst::Load(access) = body.inst(value)
-                && let Source::Leaf {
-                    leaf: read,
-                    stream: of,
-                    ..
-                } = reads.found().sources[access.index()]
-                && of == stream
-            {
-                leaf = Some(read);
-            }
-            Ok(Sink::Store {
-                columns: Vec::new(),
-                streaming: false,
-            })
-        })?;
-        self.reads.planner.loops.pop();
-        Ok(leaf)
-    }
-
     /// A total by subtracting running ones, or by folding.
     fn difference(
         &mut self,
-        slots: &dyn Fn(&mut StageReads, &mut Body, ValueId, Valid) -> Result<Vec<(Combine, ValueId)>>,
+        slots: &Slots,
         guard: Guard,
     ) -> Result<ValueId> {
         if self.is_sparse() {
@@ -646,6 +602,9 @@ impl Reduction<'_, '_, '_> {
     }
 }
 
+/// What a window combines of a contribution.
+type Slots<'a> = dyn Fn(&mut StageReads, &mut Body, ValueId, Valid) -> Result<Vec<(Combine, ValueId)>> + 'a;
+
 /// Which kind of loops a window has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -704,4 +663,7 @@ fn value_of(body: &mut Body, key: ValueId, ty: Ty) -> ValueId {
     body.bits(bits, ty)
 }
 
+mod contribution;
+mod custom;
 mod moments;
+mod rows;

@@ -126,6 +126,11 @@ impl<'a, R: Reads> Lowering<'a, R> {
         }
     }
 
+    /// Gives a variable its value, for the body of a function.
+    pub fn bind(&mut self, var: VarId, term: Term) {
+        self.vars.insert(var, term);
+    }
+
     /// Appends the instructions of an expression.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 //! The anchor is the contribution next to the split, a member of the sample, which keeps the shifted formulas well conditioned
 //! (`docs/ir.md`). Every expression here is evaluated in the order that page writes it.
 
-use super::{Binary, Body, By, Combine, Compare, Guard, Kind, Part, Reduction, Result, Source, StageReads, Term, Ty, Unary, Unsupported, Valid, ValueId};
+use super::{Binary, Body, By, Combine, Compare, Guard, Inst, Kind, Part, Reduction, Result, Source, StageReads, StreamId, Term, Ty, Unary, Unsupported, Valid, ValueId};
 
 /// Count, mean and central sums of a window.
 pub(super) struct Moments {
@@ -15,24 +15,14 @@ pub(super) struct Moments {
 
 impl Reduction<'_, '_, '_> {
     /// Central sums up to `order`.
-    pub(super) fn moments(&mut self, order: usize, contributes: Valid) -> Result<Moments> {
-        if contributes != Valid::Always {
-            return Err(Unsupported("moments over φ".into()));
-        }
-        if self.by_count() {
-            return Err(Unsupported("moments of a window by count".into()));
-        }
-        if self.reads.found().ranges[self.range].length().is_none() {
-            return Err(Unsupported("running moments".into()));
-        }
-        let leaf = self.plain_leaf()?;
-        let leaf = leaf.ok_or_else(|| Unsupported("moments of a computed value".into()))?;
+    pub(super) fn moments(&mut self, order: usize) -> Result<Moments> {
+        let (stream, leaf) = self.plain_leaf()?;
         let kind = if self.is_sparse() {
             Kind::Fold
         } else {
             Kind::Blocks
         };
-        let (range, stream) = (self.range, self.stream);
+        let range = self.range;
         let ty = self.reads.planner.facts[&stream].leaves[leaf].ty;
         let slots = move |reads: &mut StageReads, body: &mut Body, value: ValueId, _: Valid| {
             // Which of the two anchors it is, the direction of the loop decides.
@@ -56,17 +46,44 @@ impl Reduction<'_, '_, '_> {
             }
             Ok(powers.into_iter().map(|p| (Combine::Add, p)).collect())
         };
-        let columns = self.window(kind, &slots, Guard::None, Some(leaf))?;
+        let columns = self.window(kind, &slots, Guard::None, Some((stream, leaf)))?;
         let sides: [Vec<ValueId>; 2] = [0, 1].map(|side| columns.iter().copied().skip(side).step_by(2).collect());
         let [early, late] = sides;
-        let early = self.part(early, leaf, true)?;
-        let late = self.part(late, leaf, false)?;
+        let early = self.part(early, (stream, leaf), true);
+        let late = self.part(late, (stream, leaf), false);
         Ok(self.merge(&early, &late))
     }
 
+    /// The column that contributions are: of the stream itself, or of its map made a stage.
+    fn plain_leaf(&mut self) -> Result<(StreamId, usize)> {
+        if let Some(leaf) = self.read_leaf()? {
+            return Ok(leaf);
+        }
+        self.materialise()?;
+        self.read_leaf()?.ok_or_else(|| Unsupported("moments of a computed value".into()))
+    }
+
+    /// The column that the map merely reads.
+    pub(super) fn read_leaf(&mut self) -> Result<Option<(StreamId, usize)>> {
+        let mut found = None;
+        self.build(|reads, body, value, _| {
+            if let Inst::Load(access) = body.inst(value)
+                && let Source::Leaf { stream, leaf, .. } = reads.found().sources[tilt_ir::Id::index(*access)]
+            {
+                found = Some((stream, leaf));
+            }
+            Ok(super::Sink::Store {
+                columns: Vec::new(),
+                streaming: false,
+            })
+        })?;
+        self.reads.planner.loops.pop();
+        Ok(found)
+    }
+
     /// The sums of one part with their count and anchor.
-    fn part(&mut self, sums: Vec<ValueId>, leaf: usize, early: bool) -> Result<Part> {
-        let (range, stream) = (self.range, self.stream);
+    fn part(&mut self, sums: Vec<ValueId>, (stream, leaf): (StreamId, usize), early: bool) -> Part {
+        let range = self.range;
         let ty = self.reads.planner.facts[&stream].leaves[leaf].ty;
         let source = Source::Anchor {
             range,
@@ -91,7 +108,7 @@ impl Reduction<'_, '_, '_> {
         let (from, to) = if early { (edge, split) } else { (split, edge) };
         let n = self.body.binary(Binary::Sub, to, from);
         let n = self.body.convert(n, Ty::F64);
-        Ok(Part { n, anchor, sums })
+        Part { n, anchor, sums }
     }
 
     /// Central sums of a part around its own mean: the mean less the anchor, then Σd² and so on.
