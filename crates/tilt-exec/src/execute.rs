@@ -11,7 +11,7 @@ use tilt_ir::{DType, Program, Span, StreamId};
 use crate::{
     error::Error,
     facts::SeriesFacts,
-    plan::Plan,
+    plan::{Domain, Plan},
     query::{Backend, Inner, Prepared, RunOptions},
     pieces::Job,
     run::Trouble,
@@ -75,7 +75,8 @@ fn try_loops(
     let Prepared::Loops { plan, code } = &*prepared else {
         return Ok(None);
     };
-    let Some(scope) = scope(program, plan, run) else {
+    let rows = buffers.values().map(SnapshotBuffer::len).sum();
+    let Some(scope) = scope(plan, run, rows) else {
         return Ok(None);
     };
     let part = options.part.unwrap_or(Span::new(i64::MIN, i64::MAX));
@@ -144,10 +145,10 @@ fn events_only(
     Some(events)
 }
 
-/// Where the cells of grids may end, generously.
-fn scope(program: &Program, plan: &Plan, run: Span) -> Option<Span> {
-    let finest = program.temporals().filter_map(|(_, t)| match t.clock {
-        tilt_ir::Clock::Every { period, .. } => Some(period),
+/// Where the cells of grids may end, generously; `None` if there would be far more than a run on so many rows has use for.
+fn scope(plan: &Plan, run: Span, rows: usize) -> Option<Span> {
+    let finest = plan.stages.iter().filter_map(|stage| match stage.domain {
+        Domain::Grid { period, .. } => Some(period),
         _ => None,
     });
     let Some(finest) = finest.min() else {
@@ -156,7 +157,7 @@ fn scope(program: &Program, plan: &Plan, run: Span) -> Option<Span> {
     let slack = plan.slack?;
     let scope = Span::new(run.start.checked_sub(slack)?, run.end.checked_add(slack)?);
     let cells = (i128::from(scope.end) - i128::from(scope.start)) / i128::from(finest);
-    (cells <= MAX_CELLS).then_some(scope)
+    (cells <= MAX_CELLS + 2 * rows as i128).then_some(scope)
 }
 
 /// An input as loops read it.

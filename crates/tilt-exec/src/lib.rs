@@ -19,6 +19,7 @@ mod error;
 mod execute;
 mod explain;
 mod facts;
+mod join;
 mod memory;
 mod merge;
 mod pieces;

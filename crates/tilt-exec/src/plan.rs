@@ -67,7 +67,12 @@ pub(crate) enum Domain {
     /// The cells of a grid.
     Grid { period: i64, offset: i64 },
     /// The events of an `on` clock; later stages with an equal clock share them.
-    Merge { groups: Vec<GroupPlan>, twin: Option<StreamId> },
+    Merge {
+        groups: Vec<GroupPlan>,
+        /// Groups without which every body on this clock is φ: events that lack one are left out.
+        required: Vec<bool>,
+        twin: Option<StreamId>,
+    },
 }
 
 /// What is chosen together in a merge.
@@ -164,16 +169,30 @@ pub(crate) fn plan(
     program: &Program,
     inputs: &BTreeMap<StreamId, SeriesFacts>,
 ) -> Result<Plan, Unsupported> {
+    // Rows of a union may be φ where those of a merge are not, and not every loop can take that.
+    plan_with(program, inputs, true).or_else(|_| plan_with(program, inputs, false))
+}
+
+fn plan_with(
+    program: &Program,
+    inputs: &BTreeMap<StreamId, SeriesFacts>,
+    unions: bool,
+) -> Result<Plan, Unsupported> {
     let timelines = Timelines::new(program);
+    let slack = slack(program);
     let mut planner = Planner {
         program,
         timelines: &timelines,
+        needed: needed(program),
+        unions: unions && slack.is_some(),
         facts: inputs.clone(),
         loops: Vec::new(),
     };
     let mut stages: Vec<Stage> = Vec::new();
-    let needed = needed(program);
-    for (id, temporal) in program.temporals().filter(|(id, _)| needed.contains(id)) {
+    for (id, temporal) in program.temporals() {
+        if !planner.needed.contains(&id) {
+            continue;
+        }
         let stage = planner
             .stage(id, temporal, &stages)
             .map_err(|Unsupported(what)| Unsupported(format!("{what} in ~{}", temporal.name)))?;
@@ -184,7 +203,7 @@ pub(crate) fn plan(
         return Err(Unsupported("an output that is an input".into()));
     }
     Ok(Plan {
-        slack: slack(program),
+        slack,
         root: root(&stages, program.output),
         stages,
         loops: planner.loops,
@@ -228,6 +247,10 @@ fn root(stages: &[Stage], stream: StreamId) -> Root {
 pub(crate) struct Planner<'a> {
     pub(crate) program: &'a Program,
     pub(crate) timelines: &'a Timelines,
+    /// The streams that the output depends on.
+    pub(crate) needed: BTreeSet<StreamId>,
+    /// Whether joins on one grid may be the cells of that grid.
+    pub(crate) unions: bool,
     pub(crate) facts: BTreeMap<StreamId, SeriesFacts>,
     pub(crate) loops: Vec<Loop>,
 }
@@ -310,42 +333,7 @@ impl<'p> Planner<'p> {
         if self.timelines.aligned(&temporal.clock).is_some() {
             return Ok(Domain::On(sources[0].stream()));
         }
-        let twin = match self.timelines.of(id) {
-            Timeline::Own(first) if first != id => Some(first),
-            _ => None,
-        };
-        let twin = twin.filter(|t| earlier.iter().any(|s| s.stream == *t));
-        let mut groups: Vec<GroupPlan> = Vec::new();
-        for source in sources {
-            match *source {
-                ClockSource::Value { stream, offset } => {
-                    let same = |g: &&mut GroupPlan| {
-                        matches!(g, GroupPlan::Value { streams, offset: o }
-                            if *o == offset && self.timelines.of(streams[0]) == self.timelines.of(stream))
-                    };
-                    match groups.iter_mut().find(same) {
-                        Some(GroupPlan::Value { streams, .. }) => streams.push(stream),
-                        _ => groups.push(GroupPlan::Value {
-                            streams: vec![stream],
-                            offset,
-                        }),
-                    }
-                }
-                ClockSource::Hold {
-                    stream,
-                    offset,
-                    max_age,
-                } => groups.push(GroupPlan::Hold {
-                    stream,
-                    offset,
-                    max_age,
-                }),
-                ClockSource::Window { stream, lo, hi } => {
-                    groups.push(GroupPlan::Window { stream, lo, hi });
-                }
-            }
-        }
-        Ok(Domain::Merge { groups, twin })
+        Ok(self.join(id, &temporal.clock, sources, earlier))
     }
 
     fn axis(&self, domain: &Domain) -> AxisFacts {

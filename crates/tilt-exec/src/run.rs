@@ -21,7 +21,7 @@ use crate::{
     code::Code,
     cursor::{self, Active, Held, NONE, Policy, Ranks},
     memory::{Returned, Scratch},
-    merge::{Group, merge},
+    merge::{Group, Merged, merge_into},
     pieces::cells,
     plan::{Domain, GroupPlan, Locate, ParamSource, Pick, Plan, Source, Stage},
     range::RangeRun,
@@ -115,7 +115,11 @@ impl Piece<'_> {
                 Arc::new(Axis::new(cells(*period, *offset, self.scope), Vec::new()))
             }
             Domain::Merge { twin: Some(twin), .. } => Arc::clone(&series[twin].axis),
-            Domain::Merge { groups, twin: None } => {
+            Domain::Merge {
+                groups,
+                required,
+                twin: None,
+            } => {
                 let sources: Vec<cursor::Source> =
                     groups.iter().map(|group| group_source(group, series)).collect();
                 let groups: Vec<Group> = groups
@@ -134,7 +138,8 @@ impl Piece<'_> {
                         GroupPlan::Window { lo, hi, .. } => Group::Window { source, lo, hi },
                     })
                     .collect();
-                let merged = merge(&groups, None);
+                let mut merged = Merged::default();
+                merge_into(&groups, required, None, &mut merged);
                 let timeline = Timeline::intervals(merged.starts.into(), merged.ends.into());
                 Arc::new(Axis::new(timeline, merged.choices))
             }
