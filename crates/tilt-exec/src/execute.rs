@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use arrow_array::{ArrayRef, UInt32Array, cast::AsArray};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
-use tilt_data::{Column, SnapshotBuffer, dtype::to_arrow};
+use tilt_data::{Column, SnapshotBuffer, Spans, Stamps, dtype::to_arrow};
 use tilt_interp::{Options, run_buffers};
-use tilt_ir::{DType, Program, Span, StreamId};
+use tilt_ir::{DType, Expr, Program, Span, StreamId, Timelines};
 
 use crate::{
     error::Error,
@@ -15,7 +15,7 @@ use crate::{
     query::{Backend, Inner, Prepared, RunOptions},
     pieces::Job,
     run::Trouble,
-    series::{Axis, Leaf, Series},
+    series::{Axis, Leaf, Series, aligned},
     text::{Dictionary, is_text},
 };
 
@@ -104,15 +104,9 @@ fn try_loops(
         piece_rows: options.piece_rows,
     };
     match job.run() {
-        Ok(parts) => {
-            let parts = parts.iter();
-            let parts = parts.map(|series| assemble(program, inputs, plan, series, &dictionary));
-            let parts: Result<Vec<SnapshotBuffer>, _> = parts.collect();
-            let whole = parts.and_then(|mut parts| match parts.len() {
-                1 => Ok(parts.remove(0)),
-                _ => SnapshotBuffer::concat(&parts),
-            });
-            whole.map(Some).map_err(|e| Error::Internal(e.to_string()))
+        Ok(series) => {
+            let output = assemble(program, inputs, plan, &series, &dictionary);
+            output.map(Some).map_err(|e| Error::Internal(e.to_string()))
         }
         Err(Trouble(_)) => Ok(None),
     }
@@ -125,7 +119,8 @@ fn default_threads() -> usize {
     asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// The inputs of a program without rows that are no events. `None` if one is not as declared, which the interpreter reports.
+/// The inputs of a program without rows that are no events, but for gaps between samples that nobody counts. `None` if one is not as declared, which the
+/// interpreter reports.
 fn events_only(
     program: &Program,
     inputs: &BTreeMap<String, SnapshotBuffer>,
@@ -134,7 +129,9 @@ fn events_only(
     for (id, input) in program.inputs() {
         let buffer = inputs.get(&input.name)?;
         tilt_interp::check_buffer(program, input, buffer).ok()?;
-        let buffer = if buffer.null_rows() > 0 || buffer.superseded() > 0 {
+        let buffer = if has_gaps(buffer) && !is_counted(program, id) {
+            buffer.clone()
+        } else if buffer.null_rows() > 0 || buffer.superseded() > 0 {
             let rows: Vec<usize> = buffer.positions().collect();
             buffer.gather(&rows).ok()?
         } else {
@@ -143,6 +140,30 @@ fn events_only(
         events.insert(id, buffer);
     }
     Some(events)
+}
+
+/// Whether a buffer is of samples at equal distances, some of which are missing.
+fn has_gaps(buffer: &SnapshotBuffer) -> bool {
+    let timeline = buffer.timeline();
+    let follow = match (timeline.stamps(), timeline.spans()) {
+        (Stamps::Regular { period, .. }, Spans::Fixed(length)) => length <= period,
+        _ => false,
+    };
+    follow && buffer.null_rows() > 0 && buffer.null_rows() <= buffer.len() / 2
+}
+
+/// Whether φ rows of an input would matter: in windows they have a place, and recurrences go from event to event.
+fn is_counted(program: &Program, input: StreamId) -> bool {
+    let timelines = Timelines::new(program);
+    let timeline = timelines.of(input);
+    let mut counted = false;
+    for (id, temporal) in program.temporals() {
+        program.walk(temporal.body, &mut |_, expr| {
+            let in_window = matches!(expr, Expr::Reduce { window, .. } if timelines.of(window.stream) == timeline);
+            counted |= in_window || expr.stream() == Some(id);
+        });
+    }
+    counted
 }
 
 /// Where the cells of grids may end, generously; `None` if there would be far more than a run on so many rows has use for.
@@ -188,7 +209,7 @@ fn input_series(
     Series {
         leaves: leaves.collect(),
         axis: std::sync::Arc::new(Axis::new(buffer.timeline().clone(), Vec::new())),
-        present: None,
+        present: buffer.validity().map(|rows| aligned(rows.inner())),
     }
 }
 

@@ -7,12 +7,13 @@
 //!            │            ├── plan: stages, locates, ranges, windows, loops       plan, reads, window
 //!            │            └── machine code of the loops                           code (tilt-codegen)
 //!            │
-//!            └── pieces: rows of the output, each with the halo that lineage gives   pieces
+//!            └── pieces: rows of the output, each with the halo that lineage gives   pieces, chunks
 //!                  └── a piece: stage by stage, chunk by chunk                        run, range, scan, view
 //! ```
 //!
 //! What loops cannot compute yet is run by the interpreter, and [`Compiled::explain`] says so.
 
+mod chunks;
 mod code;
 mod cursor;
 mod error;

@@ -9,7 +9,10 @@ use std::{borrow::Cow, hint::select_unpredictable, ops::Range};
 use tilt_data::{Spans, Stamps};
 use tilt_ir::{OPEN, Span};
 
-use crate::cursor::{NONE, Source, saturate};
+use crate::{
+    cursor::{NONE, Source, saturate},
+    memory::{INSTANTS, POSITIONS},
+};
 
 #[cfg(test)]
 mod tests;
@@ -59,6 +62,15 @@ pub(crate) struct Merged {
 }
 
 impl Merged {
+    /// No events, in memory that an earlier merge has left.
+    pub(crate) fn spare(groups: usize) -> Self {
+        Self {
+            starts: INSTANTS.take(),
+            ends: INSTANTS.take(),
+            choices: (0..groups).map(|_| POSITIONS.take()).collect(),
+        }
+    }
+
     /// Forgets all events but not their memory.
     fn reset(&mut self, groups: usize) {
         self.starts.clear();

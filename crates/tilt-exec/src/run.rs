@@ -20,7 +20,7 @@ use tilt_ir::{Edge, Span, StreamId};
 use crate::{
     code::Code,
     cursor::{self, Active, Held, NONE, Policy, Ranks},
-    memory::{Returned, Scratch},
+    memory::{INSTANTS, Returned, Scratch},
     merge::{Group, Merged, merge_into},
     pieces::cells,
     plan::{Domain, GroupPlan, Locate, ParamSource, Pick, Plan, Source, Stage},
@@ -138,9 +138,10 @@ impl Piece<'_> {
                         GroupPlan::Window { lo, hi, .. } => Group::Window { source, lo, hi },
                     })
                     .collect();
-                let mut merged = Merged::default();
+                let mut merged = Merged::spare(groups.len());
                 merge_into(&groups, required, None, &mut merged);
-                let timeline = Timeline::intervals(merged.starts.into(), merged.ends.into());
+                let starts = INSTANTS.lend(merged.starts);
+                let timeline = Timeline::intervals(starts, INSTANTS.lend(merged.ends));
                 Arc::new(Axis::new(timeline, merged.choices))
             }
         }
