@@ -56,7 +56,9 @@ impl Job<'_> {
         let stage = self.plan.stages.last().expect("a plan has stages");
         let main = &self.plan.loops[stage.main];
         let recurs = self.plan.stages.iter().any(|s| self.plan.loops[s.main].lanes == Lanes::One);
-        if recurs || self.is_unbounded() || self.plan.slack.is_none() {
+        // How far around a piece cells are needed must be known, if there are any.
+        let scoped = self.plan.slack.is_some() || !self.has_grids();
+        if recurs || self.is_unbounded() || !scoped {
             return self.in_one_go();
         }
         let Some((axis, rows)) = self.rows() else {
@@ -108,6 +110,11 @@ impl Job<'_> {
         let unbounded = |reach| reach == Reach::Unbounded;
         let mut halos = self.lineage.halos();
         halos.any(|(_, halo)| unbounded(halo.lookback) || unbounded(halo.lookahead))
+    }
+
+    fn has_grids(&self) -> bool {
+        let is_grid = |stage: &Stage| matches!(stage.domain, Domain::Grid { .. });
+        self.plan.stages.iter().any(is_grid)
     }
 
     /// How many rows a piece has.
@@ -181,9 +188,8 @@ impl Job<'_> {
     /// The events of a merge, cut by time.
     fn merged(&self) -> Result<Series, Trouble> {
         // Where a gap between cells begins depends on cells however far back, which no scope of a piece tells.
-        let is_grid = |stage: &Stage| matches!(stage.domain, Domain::Grid { .. });
         let parts = self.parts();
-        if parts.len() < 2 || self.plan.stages.iter().any(is_grid) {
+        if parts.len() < 2 || self.has_grids() {
             return self.in_one_go();
         }
         let mut chunks = Chunks::default();

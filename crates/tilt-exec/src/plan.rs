@@ -430,19 +430,31 @@ fn slack(program: &Program) -> Option<i64> {
         let mut note = |ticks: Option<i64>| {
             reach = reach.zip(ticks).map(|(a, b)| a.max(b));
         };
-        if let Clock::Every { period, .. } = temporal.clock {
-            note(Some(period));
+        let between = |lo: i64, hi: i64| lo.checked_abs()?.checked_add(hi.checked_abs()?);
+        let hold = |offset: i64, max_age: Option<i64>| offset.checked_abs()?.checked_add(max_age?);
+        match &temporal.clock {
+            Clock::Every { period, .. } => note(Some(*period)),
+            Clock::At(_) => {}
+            Clock::OnChange(sources) => {
+                for source in sources {
+                    note(match *source {
+                        ClockSource::Value { offset, .. } => offset.checked_abs(),
+                        ClockSource::Hold {
+                            offset, max_age, ..
+                        } => hold(offset, max_age),
+                        ClockSource::Window { lo, hi, .. } => between(lo, hi),
+                    });
+                }
+            }
         }
         program.walk(temporal.body, &mut |_, expr| match expr {
             Expr::At { offset, .. } | Expr::Edge { offset, .. } => note(offset.checked_abs()),
             Expr::Hold {
                 offset, max_age, ..
-            } => note(max_age.and_then(|age| offset.checked_abs()?.checked_add(age))),
+            } => note(hold(*offset, *max_age)),
             Expr::Prev { .. } => note(None),
             Expr::Reduce { window, .. } => note(match window.bounds {
-                Bounds::Time { lo: Some(lo), hi } => {
-                    lo.checked_abs().zip(hi.checked_abs()).and_then(|(a, b)| a.checked_add(b))
-                }
+                Bounds::Time { lo: Some(lo), hi } => between(lo, hi),
                 _ => None,
             }),
             _ => {}

@@ -312,7 +312,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
         } else {
             By::Index
         };
-        let mut leaf = |this: &mut Self, body: &mut Body, leaf: usize| {
+        let leaf = |this: &mut Self, body: &mut Body, leaf: usize| {
             let column = &facts.leaves[leaf];
             let source = Source::Leaf {
                 stream,

@@ -426,7 +426,7 @@ impl<'a> StageRun<'a> {
         scratch: &mut Scratch,
     ) -> Result<Located, Trouble> {
         let n = rows.len();
-        let mut positions = |scratch: &mut Scratch| scratch.slice::<u32>(n.next_multiple_of(LANES));
+        let positions = |scratch: &mut Scratch| scratch.slice::<u32>(n.next_multiple_of(LANES));
         Ok(match locator {
             Locator::Rows(offset) => Located::Rows(rows.start as i64 + *offset),
             Locator::Nowhere => Located::Nowhere,
