@@ -37,8 +37,18 @@ fn same(a: &[Event], b: &[Event]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same(b))
 }
 
+/// Fewer than for the oracle alone: every program is compiled to machine code.
+fn fewer() -> ProptestConfig {
+    let all = config();
+    let asked = std::env::var_os("PROPTEST_CASES").is_some();
+    ProptestConfig {
+        cases: if asked { all.cases } else { 300 },
+        ..all
+    }
+}
+
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(fewer())]
 
     #[test]
     fn loops_and_machine_code_agree_with_the_oracle(choices in choices()) {

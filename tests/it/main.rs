@@ -4,6 +4,7 @@ mod apps;
 mod engine;
 mod generate;
 mod golden;
+mod joins;
 mod properties;
 mod shapes;
 mod text;

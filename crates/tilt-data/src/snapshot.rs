@@ -270,6 +270,12 @@ impl SnapshotBuffer {
     pub fn hull(&self) -> Option<Span> {
         match &self.rows {
             None => self.timeline.hull(),
+            // Of equal lengths, the first starts first and the last ends last.
+            Some(rows) if matches!(self.timeline.spans(), Spans::Fixed(_)) => {
+                let first = rows.valid_indices().next();
+                let last = (0..rows.len()).rev().find(|i| rows.is_valid(*i));
+                self.timeline.hull_of(first.into_iter().chain(last))
+            }
             Some(rows) => self.timeline.hull_of(rows.valid_indices()),
         }
     }

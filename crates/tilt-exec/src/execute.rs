@@ -4,19 +4,19 @@ use std::collections::BTreeMap;
 
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_array::ArrayRef;
-use tilt_data::{Column, SnapshotBuffer};
+use tilt_data::{Column, SnapshotBuffer, Spans, Stamps};
 use tilt_interp::{Options, run_buffers};
-use tilt_ir::{DType, Field, Program, Span, StreamId};
+use tilt_ir::{DType, Expr, Field, Program, Span, StreamId, Timelines};
 
 use crate::{
     edges,
     error::Error,
     facts::SeriesFacts,
-    plan::Plan,
+    plan::{Domain, Plan},
     query::{Backend, Inner, Prepared, RunOptions},
     pieces::Job,
     run::Trouble,
-    series::{Axis, Series},
+    series::{Axis, Series, aligned},
     text::Dictionary,
 };
 
@@ -76,7 +76,8 @@ fn try_loops(
     let Prepared::Loops { plan, code } = &*prepared else {
         return Ok(None);
     };
-    let Some(scope) = scope(program, plan, run) else {
+    let rows = buffers.values().map(SnapshotBuffer::len).sum();
+    let Some(scope) = scope(plan, run, rows) else {
         return Ok(None);
     };
     let part = options.part.unwrap_or(Span::new(i64::MIN, i64::MAX));
@@ -106,15 +107,9 @@ fn try_loops(
         piece_rows: options.piece_rows,
     };
     match job.run() {
-        Ok(parts) => {
-            let parts = parts.iter();
-            let parts = parts.map(|series| assemble(program, inputs, plan, series, &dictionary));
-            let parts: Result<Vec<SnapshotBuffer>, _> = parts.collect();
-            let whole = parts.and_then(|mut parts| match parts.len() {
-                1 => Ok(parts.remove(0)),
-                _ => SnapshotBuffer::concat(&parts),
-            });
-            whole.map(Some).map_err(|e| Error::Internal(e.to_string()))
+        Ok(series) => {
+            let output = assemble(program, inputs, plan, &series, &dictionary);
+            output.map(Some).map_err(|e| Error::Internal(e.to_string()))
         }
         Err(Trouble(_)) => Ok(None),
     }
@@ -127,7 +122,8 @@ fn default_threads() -> usize {
     asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// The inputs of a program without rows that are no events. `None` if one is not as declared, which the interpreter reports.
+/// The inputs of a program without rows that are no events, but for gaps between samples that nobody counts. `None` if one is not as declared, which the
+/// interpreter reports.
 fn events_only(
     program: &Program,
     inputs: &BTreeMap<String, SnapshotBuffer>,
@@ -136,7 +132,9 @@ fn events_only(
     for (id, input) in program.inputs() {
         let buffer = inputs.get(&input.name)?;
         tilt_interp::check_buffer(program, input, buffer).ok()?;
-        let buffer = if buffer.null_rows() > 0 || buffer.superseded() > 0 {
+        let buffer = if has_gaps(buffer) && !is_counted(program, id) {
+            buffer.clone()
+        } else if buffer.null_rows() > 0 || buffer.superseded() > 0 {
             let rows: Vec<usize> = buffer.positions().collect();
             buffer.gather(&rows).ok()?
         } else {
@@ -147,10 +145,34 @@ fn events_only(
     Some(events)
 }
 
-/// Where the cells of grids may end, generously.
-fn scope(program: &Program, plan: &Plan, run: Span) -> Option<Span> {
-    let finest = program.temporals().filter_map(|(_, t)| match t.clock {
-        tilt_ir::Clock::Every { period, .. } => Some(period),
+/// Whether a buffer is of samples at equal distances, some of which are missing.
+fn has_gaps(buffer: &SnapshotBuffer) -> bool {
+    let timeline = buffer.timeline();
+    let follow = match (timeline.stamps(), timeline.spans()) {
+        (Stamps::Regular { period, .. }, Spans::Fixed(length)) => length <= period,
+        _ => false,
+    };
+    follow && buffer.null_rows() > 0 && buffer.null_rows() <= buffer.len() / 2
+}
+
+/// Whether φ rows of an input would matter: in windows they have a place, and recurrences go from event to event.
+fn is_counted(program: &Program, input: StreamId) -> bool {
+    let timelines = Timelines::new(program);
+    let timeline = timelines.of(input);
+    let mut counted = false;
+    for (id, temporal) in program.temporals() {
+        program.walk(temporal.body, &mut |_, expr| {
+            let in_window = matches!(expr, Expr::Reduce { window, .. } if timelines.of(window.stream) == timeline);
+            counted |= in_window || expr.stream() == Some(id);
+        });
+    }
+    counted
+}
+
+/// Where the cells of grids may end, generously; `None` if there would be far more than a run on so many rows has use for.
+fn scope(plan: &Plan, run: Span, rows: usize) -> Option<Span> {
+    let finest = plan.stages.iter().filter_map(|stage| match stage.domain {
+        Domain::Grid { period, .. } => Some(period),
         _ => None,
     });
     let Some(finest) = finest.min() else {
@@ -159,7 +181,7 @@ fn scope(program: &Program, plan: &Plan, run: Span) -> Option<Span> {
     let slack = plan.slack?;
     let scope = Span::new(run.start.checked_sub(slack)?, run.end.checked_add(slack)?);
     let cells = (i128::from(scope.end) - i128::from(scope.start)) / i128::from(finest);
-    (cells <= MAX_CELLS).then_some(scope)
+    (cells <= MAX_CELLS + 2 * rows as i128).then_some(scope)
 }
 
 /// An input as loops read it.
@@ -187,7 +209,7 @@ fn input_series(
     Series {
         leaves: leaves.collect(),
         axis: std::sync::Arc::new(Axis::new(buffer.timeline().clone(), Vec::new())),
-        present: None,
+        present: buffer.validity().map(|rows| aligned(rows.inner())),
     }
 }
 

@@ -7,7 +7,7 @@
 //!            │            ├── plan: stages, locates, ranges, windows, loops       plan, reads, own, call, window
 //!            │            └── machine code of the loops                           code (tilt-codegen)
 //!            │
-//!            └── pieces: rows of the output, each with the halo that lineage gives   pieces
+//!            └── pieces: rows of the output, each with the halo that lineage gives   pieces, chunks
 //!                  └── a piece: stage by stage, chunk by chunk                        run, locate, range, scan, rows, call, view
 //! ```
 //!
@@ -17,6 +17,7 @@
 //! What loops cannot compute yet is run by the interpreter, and [`Compiled::explain`] says so.
 
 mod call;
+mod chunks;
 mod code;
 mod cursor;
 mod edges;
@@ -24,6 +25,7 @@ mod error;
 mod execute;
 mod explain;
 mod facts;
+mod join;
 mod locate;
 mod memory;
 mod merge;

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use arrow_buffer::{Buffer, alloc::Allocation};
+use arrow_buffer::{Buffer, ScalarBuffer, alloc::Allocation};
 
 /// A vector register of any machine, and a cache line.
 const ALIGN: usize = 64;
@@ -128,6 +128,58 @@ impl Drop for Returned {
             pool.bytes += memory.len();
             pool.free.push(memory);
         }
+    }
+}
+
+/// Vectors that one merge leaves to the next.
+#[derive(Debug)]
+pub(crate) struct Spare<T>(Mutex<Vec<Vec<T>>>);
+
+/// Spare lists of instants.
+pub(crate) static INSTANTS: Spare<i64> = Spare(Mutex::new(Vec::new()));
+/// Spare lists of positions.
+pub(crate) static POSITIONS: Spare<u32> = Spare(Mutex::new(Vec::new()));
+
+/// How many vectors are kept, and how long they may be: what a piece on each of many threads needs.
+const SPARES: usize = 256;
+const LONGEST_SPARE: usize = 1 << 17;
+
+impl<T> Spare<T> {
+    /// An empty vector.
+    pub(crate) fn take(&self) -> Vec<T> {
+        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        spare.pop().unwrap_or_default()
+    }
+
+    pub(crate) fn give(&self, mut vector: Vec<T>) {
+        vector.clear();
+        let mut spare = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < SPARES && (1..=LONGEST_SPARE).contains(&vector.capacity()) {
+            spare.push(vector);
+        }
+    }
+}
+
+impl Spare<i64> {
+    /// A vector as a buffer that gives it back.
+    pub(crate) fn lend(&'static self, vector: Vec<i64>) -> ScalarBuffer<i64> {
+        let len = vector.len();
+        let Some(at) = NonNull::new(vector.as_ptr().cast_mut().cast()) else {
+            return vector.into();
+        };
+        let owner: Arc<dyn Allocation> = Arc::new(Lent(self, vector));
+        // SAFETY: `owner` keeps the vector alive, and nobody changes it any more.
+        let buffer = unsafe { Buffer::from_custom_allocation(at, len * size_of::<i64>(), owner) };
+        ScalarBuffer::new(buffer, 0, len)
+    }
+}
+
+/// A vector that goes back to the spare ones.
+struct Lent(&'static Spare<i64>, Vec<i64>);
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.0.give(std::mem::take(&mut self.1));
     }
 }
 

@@ -9,7 +9,10 @@ use std::{borrow::Cow, hint::select_unpredictable, ops::Range};
 use tilt_data::{Spans, Stamps};
 use tilt_ir::{OPEN, Span};
 
-use crate::cursor::{NONE, Source, saturate};
+use crate::{
+    cursor::{NONE, Source, saturate},
+    memory::{INSTANTS, POSITIONS},
+};
 
 #[cfg(test)]
 mod tests;
@@ -59,6 +62,15 @@ pub(crate) struct Merged {
 }
 
 impl Merged {
+    /// No events, in memory that an earlier merge has left.
+    pub(crate) fn spare(groups: usize) -> Self {
+        Self {
+            starts: INSTANTS.take(),
+            ends: INSTANTS.take(),
+            choices: (0..groups).map(|_| POSITIONS.take()).collect(),
+        }
+    }
+
     /// Forgets all events but not their memory.
     fn reset(&mut self, groups: usize) {
         self.starts.clear();
@@ -79,29 +91,34 @@ impl Merged {
     }
 }
 
-/// The events of a clock; given `within`, only those that end in it, at a cost that does not depend on the others.
+/// The events of a clock that have a choice of every group that is `required`; given `within`, only those that end in it, at a cost that does not depend on the
+/// others. They go into what was merged before: memory that is there already costs less than the events do.
 ///
 /// # Panics
 /// When a window has 2³²-1 states or more. A [`Source`] has fewer rows than that.
-pub(crate) fn merge(groups: &[Group], within: Option<Span>) -> Merged {
-    let mut merged = Merged::default();
-    merge_into(groups, within, &mut merged);
-    merged
-}
-
-/// As [`merge`], into what was merged before: memory that is there already costs less than the events do.
-pub(crate) fn merge_into(groups: &[Group], within: Option<Span>, merged: &mut Merged) {
+pub(crate) fn merge_into(
+    groups: &[Group],
+    required: &[bool],
+    within: Option<Span>,
+    merged: &mut Merged,
+) {
     let part = within.unwrap_or(Span::new(i64::MIN, i64::MAX));
     let tracks: Vec<Track> = groups.iter().map(|group| group.track(part)).collect();
     merged.reset(groups.len());
     if !tracks.iter().all(|track| track.disjoint) {
-        *merged = intersect(&tracks, part);
+        *merged = intersect(&tracks, required, part);
         return;
     }
     match &tracks[..] {
-        [a, b] => sweep_two(a, b, part, merged),
-        tracks => sweep(tracks, part, merged),
+        [a, b] => sweep_two(a, b, required, part, merged),
+        tracks => sweep(tracks, required, part, merged),
     }
+}
+
+/// Whether a combination is an event that is wanted.
+fn is_wanted(mut choices: impl Iterator<Item = u32> + Clone, required: &[bool]) -> bool {
+    choices.clone().any(|choice| choice != NONE)
+        && required.iter().all(|required| choices.next() != Some(NONE) || !required)
 }
 
 /// The choices of a group, ordered by end, none of them empty.
@@ -427,20 +444,27 @@ impl<'a> Walk<'a> {
 }
 
 /// The combinations of tracks that are all disjoint: from every change to the next, what is chosen there.
-fn sweep(tracks: &[Track], part: Span, merged: &mut Merged) {
+fn sweep(tracks: &[Track], required: &[bool], part: Span, merged: &mut Merged) {
     let mut walks: Vec<Walk> = tracks.iter().map(|track| Walk::new(track, 0)).collect();
-    finish(&mut walks, i64::MIN, part, merged);
+    finish(&mut walks, required, i64::MIN, part, merged);
 }
 
 /// Sweeps on from an instant that was reached.
-fn finish(walks: &mut [Walk], mut from: i64, part: Span, merged: &mut Merged) {
+fn finish(
+    walks: &mut [Walk],
+    required: &[bool],
+    mut from: i64,
+    part: Span,
+    merged: &mut Merged,
+) {
     while from < part.end {
         let changes = walks.iter().map(|walk| walk.next_change(from));
         let to = changes.min().unwrap_or(i64::MAX);
         if to > part.end {
             return;
         }
-        if to > part.start && walks.iter().any(|walk| walk.choice(from) != NONE) {
+        let choices = walks.iter().map(|walk| walk.choice(from));
+        if to > part.start && is_wanted(choices, required) {
             merged.starts.push(from);
             merged.ends.push(to);
             for (walk, choices) in walks.iter().zip(&mut merged.choices) {
@@ -455,16 +479,16 @@ fn finish(walks: &mut [Walk], mut from: i64, part: Span, merged: &mut Merged) {
 }
 
 /// As [`sweep`] for two tracks.
-fn sweep_two(a: &Track, b: &Track, part: Span, merged: &mut Merged) {
+fn sweep_two(a: &Track, b: &Track, required: &[bool], part: Span, merged: &mut Merged) {
     let (i, j, from) = match (&a.positions, &b.positions) {
         (Positions::From(p), Positions::From(q)) => {
             let (p, q) = (|i| p + i as u32, |j| q + j as u32);
-            sweep_inner((a, p), (b, q), part, merged)
+            sweep_inner((a, p), (b, q), required, part, merged)
         }
-        (p, q) => sweep_inner((a, |i| p.get(i)), (b, |j| q.get(j)), part, merged),
+        (p, q) => sweep_inner((a, |i| p.get(i)), (b, |j| q.get(j)), required, part, merged),
     };
     let walks = &mut [Walk::new(a, i), Walk::new(b, j)];
-    finish(walks, from, part, merged);
+    finish(walks, required, from, part, merged);
 }
 
 /// How many events [`sweep_inner`] makes room for at a time.
@@ -477,10 +501,12 @@ const ROOM: usize = 2048;
 fn sweep_inner(
     (a, position_a): (&Track, impl Fn(usize) -> u32),
     (b, position_b): (&Track, impl Fn(usize) -> u32),
+    required: &[bool],
     part: Span,
     merged: &mut Merged,
 ) -> (usize, usize, i64) {
     let (mut x, mut y, mut from) = (Lane::new(a), Lane::new(b), i64::MIN);
+    let (need_a, need_b) = (required[0], required[1]);
     let [choices_a, choices_b] = &mut merged.choices[..] else {
         unreachable!("two tracks")
     };
@@ -516,7 +542,8 @@ fn sweep_inner(
             choices_a[k] = select_unpredictable(in_a, position_a(x.i), NONE);
             choices_b[k] = select_unpredictable(in_b, position_b(y.i), NONE);
             let in_part = to > part.start;
-            k += usize::from((in_a | in_b) & in_part);
+            let wanted = (in_a | in_b) & (in_a | !need_a) & (in_b | !need_b);
+            k += usize::from(wanted & in_part);
             x.reach(to);
             y.reach(to);
             from = to;
@@ -584,7 +611,7 @@ struct Item {
 ///
 /// The availability of a choice is one interval, and those of φ are the gaps, so events are the intersections of one
 /// item from each track. Each is found when the last of its items starts, in the order in which items are taken.
-fn intersect(tracks: &[Track], part: Span) -> Merged {
+fn intersect(tracks: &[Track], required: &[bool], part: Span) -> Merged {
     let mut items: Vec<Item> = Vec::new();
     for (track, choices) in tracks.iter().enumerate() {
         push_items(track, choices, &mut items);
@@ -599,7 +626,7 @@ fn intersect(tracks: &[Track], part: Span) -> Merged {
             others.retain(|other| other.span.end > item.span.start);
         }
         let there = std::mem::replace(&mut active[item.track], vec![item]);
-        product(&active, &mut chosen, item.span, part, &mut merged);
+        product(&active, required, &mut chosen, item.span, part, &mut merged);
         active[item.track] = there;
         active[item.track].push(item);
     }
@@ -641,6 +668,7 @@ fn push_items(track: usize, choices: &Track, items: &mut Vec<Item>) {
 /// Adds the events that take one active item from each track. All of them hold where `span` starts.
 fn product(
     active: &[Vec<Item>],
+    required: &[bool],
     chosen: &mut Vec<u32>,
     span: Span,
     part: Span,
@@ -650,7 +678,7 @@ fn product(
         return;
     }
     let Some(items) = active.get(chosen.len()) else {
-        if span.end <= part.end && chosen.iter().any(|position| *position != NONE) {
+        if span.end <= part.end && is_wanted(chosen.iter().copied(), required) {
             merged.starts.push(span.start);
             merged.ends.push(span.end);
             for (choices, position) in merged.choices.iter_mut().zip(chosen) {
@@ -662,7 +690,7 @@ fn product(
     for item in items {
         chosen.push(item.position);
         let both = Span::new(span.start, span.end.min(item.span.end));
-        product(active, chosen, both, part, merged);
+        product(active, required, chosen, both, part, merged);
         chosen.pop();
     }
 }

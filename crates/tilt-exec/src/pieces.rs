@@ -13,8 +13,9 @@ use tilt_interp::Functions;
 use tilt_ir::{Lineage, Reach, Span, StreamId};
 
 use crate::{
+    chunks::Chunks,
     code::Code,
-    plan::{Plan, Root},
+    plan::{Domain, Plan, Root, Stage},
     run::{Piece, Shared, Trouble, Wanted, series_of},
     series::{Axis, Series},
 };
@@ -25,6 +26,11 @@ const ROWS: usize = 1 << 15;
 const HALOS: usize = 8;
 /// Pieces begin at multiples of this many rows, so that no two write to one cache line.
 const ALIGNED: usize = 512;
+
+/// Rows of the largest input in a piece of a merge: its instants, choices and columns stay in the second cache.
+const MERGED: usize = 1 << 14;
+/// How many pieces of a merge a thread computes before all are appended.
+const WAVE: usize = 4;
 
 /// An output of so many bytes is written past the caches: it would only push out what is still needed.
 const STREAMED: usize = 1 << 23;
@@ -48,15 +54,18 @@ pub(crate) struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// The output, as one series or, where its rows are not known before, as one for each piece.
-    pub(crate) fn run(&self) -> Result<Vec<Series>, Trouble> {
+    /// The output.
+    pub(crate) fn run(&self) -> Result<Series, Trouble> {
         let stage = self.plan.stages.last().expect("a plan has stages");
         let main = &self.plan.loops[stage.main];
         let recurs = self.plan.stages.iter().any(|s| self.plan.loops[s.main].lanes == Lanes::One);
-        let rows = self.rows();
-        let (Some((axis, rows)), false, Some(_)) = (rows, recurs || self.is_unbounded(), self.plan.reach)
-        else {
+        // How far around a piece cells are needed must be known, if there are any.
+        let scoped = self.plan.reach.is_some() || !self.has_grids();
+        if recurs || self.is_unbounded() || !scoped {
             return self.in_one_go();
+        }
+        let Some((axis, rows)) = self.rows() else {
+            return self.merged();
         };
         let Sink::Store { columns, .. } = &main.sink else {
             unreachable!("the main loop of a stage stores")
@@ -83,7 +92,7 @@ impl Job<'_> {
         } else {
             Arc::new(Axis::new(axis.timeline.slice(rows.start, rows.len()), Vec::new()))
         };
-        Ok(vec![series_of(stage, axis, columns, rows.len(), 0)])
+        Ok(series_of(stage, axis, columns, rows.len(), 0))
     }
 
     /// All rows that the output can have, and those that are wanted, if that is known before.
@@ -104,6 +113,11 @@ impl Job<'_> {
         let unbounded = |reach| reach == Reach::Unbounded;
         let mut halos = self.lineage.halos();
         halos.any(|(_, halo)| unbounded(halo.lookback) || unbounded(halo.lookahead))
+    }
+
+    fn has_grids(&self) -> bool {
+        let is_grid = |stage: &Stage| matches!(stage.domain, Domain::Grid { .. });
+        self.plan.stages.iter().any(is_grid)
     }
 
     /// How many rows a piece has.
@@ -176,8 +190,77 @@ impl Job<'_> {
         Ok(())
     }
 
+    /// The events of a merge, cut by time.
+    fn merged(&self) -> Result<Series, Trouble> {
+        // Where a gap between cells begins depends on cells however far back, which no scope of a piece tells.
+        let parts = self.parts();
+        if parts.len() < 2 || self.has_grids() {
+            return self.in_one_go();
+        }
+        let mut chunks = Chunks::default();
+        let mut done = 0;
+        let wave = if self.threads > 1 {
+            self.threads * WAVE
+        } else {
+            1
+        };
+        for parts_of_wave in parts.chunks(wave) {
+            let computed: Result<Vec<Series>, Trouble> = if parts_of_wave.len() > 1 {
+                let parts = parts_of_wave.par_iter();
+                pool(self.threads).install(|| parts.map(|part| self.timed(*part)).collect())
+            } else {
+                parts_of_wave.iter().map(|part| self.timed(*part)).collect()
+            };
+            let computed = computed?;
+            for series in &computed {
+                done += 1;
+                // As many rows in each piece to come as in the pieces so far.
+                let so_far = chunks.rows() + series.axis.len();
+                chunks.push(series, so_far.div_ceil(done) * (parts.len() - done));
+            }
+        }
+        Ok(chunks.finish())
+    }
+
+    /// The part that is asked for, cut at ends of the input with the most rows.
+    fn parts(&self) -> Vec<Span> {
+        let inputs = self.buffers.iter().filter(|(id, _)| self.lineage.halo(**id).is_some());
+        let Some((_, largest)) = inputs.max_by_key(|(_, buffer)| buffer.len()) else {
+            return Vec::new();
+        };
+        let rows = self.piece_rows.unwrap_or(MERGED);
+        let timeline = largest.timeline();
+        let mut parts = Vec::with_capacity(timeline.len() / rows + 1);
+        let mut start = self.part.start;
+        let ends = (rows..timeline.len()).step_by(rows).map(|row| timeline.end(row));
+        for end in ends.filter(|end| *end < self.part.end).chain([self.part.end]) {
+            if start < end {
+                parts.push(Span::new(start, end));
+                start = end;
+            }
+        }
+        parts
+    }
+
+    /// The events that end in a part.
+    fn timed(&self, part: Span) -> Result<Series, Trouble> {
+        let piece = Piece {
+            plan: self.plan,
+            code: self.code,
+            run: self.run,
+            scope: self.scope,
+            texts: self.texts,
+            words: self.words,
+            functions: self.functions,
+            wanted: Wanted::Time(part),
+        };
+        let cuts = self.cuts(part);
+        let inputs = cuts.iter().map(|(id, rows)| (*id, slice(&self.series[id], rows)));
+        piece.evaluate(inputs.collect())
+    }
+
     /// Everything as one piece.
-    fn in_one_go(&self) -> Result<Vec<Series>, Trouble> {
+    fn in_one_go(&self) -> Result<Series, Trouble> {
         let piece = Piece {
             plan: self.plan,
             code: self.code,
@@ -188,7 +271,7 @@ impl Job<'_> {
             functions: self.functions,
             wanted: Wanted::Time(self.part),
         };
-        Ok(vec![piece.evaluate(self.series.clone())?])
+        piece.evaluate(self.series.clone())
     }
 }
 

@@ -81,6 +81,8 @@ pub(crate) enum Domain {
     /// The events of an `on` clock; later stages with an equal clock share them.
     Merge {
         groups: Vec<GroupPlan>,
+        /// Groups without which every body on this clock is φ: events that lack one are left out.
+        required: Vec<bool>,
         twin: Option<StreamId>,
     },
 }
@@ -218,17 +220,31 @@ pub(crate) fn plan(
     program: &Program,
     inputs: &BTreeMap<StreamId, SeriesFacts>,
 ) -> Result<Plan, Unsupported> {
+    // Rows of a union may be φ where those of a merge are not, and not every loop can take that.
+    plan_with(program, inputs, true).or_else(|_| plan_with(program, inputs, false))
+}
+
+fn plan_with(
+    program: &Program,
+    inputs: &BTreeMap<StreamId, SeriesFacts>,
+    unions: bool,
+) -> Result<Plan, Unsupported> {
     let timelines = Timelines::new(program);
+    let slack = slack::slack(program);
     let mut planner = Planner {
         program,
         timelines: &timelines,
+        needed: needed(program),
+        unions: unions && slack.is_some(),
         facts: inputs.clone(),
         loops: Vec::new(),
         stages: Vec::new(),
         maps: HashMap::new(),
     };
-    let needed = needed(program);
-    for (id, temporal) in program.temporals().filter(|(id, _)| needed.contains(id)) {
+    for (id, temporal) in program.temporals() {
+        if !planner.needed.contains(&id) {
+            continue;
+        }
         planner
             .stage(id, temporal)
             .map_err(|Unsupported(what)| Unsupported(format!("{what} in ~{}", temporal.name)))?;
@@ -238,7 +254,7 @@ pub(crate) fn plan(
         return Err(Unsupported("an output that is an input".into()));
     }
     Ok(Plan {
-        slack: slack::slack(program),
+        slack,
         reach: reach(program),
         root: root(&stages, program.output),
         stages,
@@ -283,10 +299,14 @@ fn root(stages: &[Stage], stream: StreamId) -> Root {
 pub(crate) struct Planner<'a> {
     pub(crate) program: &'a Program,
     pub(crate) timelines: &'a Timelines,
+    /// The streams that the output depends on.
+    pub(crate) needed: BTreeSet<StreamId>,
+    /// Whether joins on one grid may be the cells of that grid.
+    pub(crate) unions: bool,
     pub(crate) facts: BTreeMap<StreamId, SeriesFacts>,
     pub(crate) loops: Vec<Loop>,
     /// Every stage comes after those that it reads.
-    stages: Vec<Stage>,
+    pub(crate) stages: Vec<Stage>,
     /// Maps that are stages, by the source of their window.
     maps: HashMap<(StreamId, ExprId), StreamId>,
 }
@@ -444,42 +464,7 @@ impl<'p> Planner<'p> {
         if self.timelines.aligned(&temporal.clock).is_some() {
             return Domain::On(sources[0].stream());
         }
-        let twin = match self.timelines.of(id) {
-            Timeline::Own(first) if first != id => Some(first),
-            _ => None,
-        };
-        let twin = twin.filter(|t| self.stages.iter().any(|s| s.stream == *t));
-        let mut groups: Vec<GroupPlan> = Vec::new();
-        for source in sources {
-            match *source {
-                ClockSource::Value { stream, offset } => {
-                    let same = |g: &&mut GroupPlan| {
-                        matches!(g, GroupPlan::Value { streams, offset: o }
-                            if *o == offset && self.timelines.of(streams[0]) == self.timelines.of(stream))
-                    };
-                    match groups.iter_mut().find(same) {
-                        Some(GroupPlan::Value { streams, .. }) => streams.push(stream),
-                        _ => groups.push(GroupPlan::Value {
-                            streams: vec![stream],
-                            offset,
-                        }),
-                    }
-                }
-                ClockSource::Hold {
-                    stream,
-                    offset,
-                    max_age,
-                } => groups.push(GroupPlan::Hold {
-                    stream,
-                    offset,
-                    max_age,
-                }),
-                ClockSource::Window { stream, lo, hi } => {
-                    groups.push(GroupPlan::Window { stream, lo, hi });
-                }
-            }
-        }
-        Domain::Merge { groups, twin }
+        self.join(id, &temporal.clock, sources)
     }
 
     fn axis(&self, domain: &Domain) -> AxisFacts {
@@ -581,19 +566,31 @@ fn reach(program: &Program) -> Option<i64> {
         let mut note = |ticks: Option<i64>| {
             reach = reach.zip(ticks).map(|(a, b)| a.max(b));
         };
-        if let Clock::Every { period, .. } = temporal.clock {
-            note(Some(period));
+        let between = |lo: i64, hi: i64| lo.checked_abs()?.checked_add(hi.checked_abs()?);
+        let hold = |offset: i64, max_age: Option<i64>| offset.checked_abs()?.checked_add(max_age?);
+        match &temporal.clock {
+            Clock::Every { period, .. } => note(Some(*period)),
+            Clock::At(_) => {}
+            Clock::OnChange(sources) => {
+                for source in sources {
+                    note(match *source {
+                        ClockSource::Value { offset, .. } => offset.checked_abs(),
+                        ClockSource::Hold {
+                            offset, max_age, ..
+                        } => hold(offset, max_age),
+                        ClockSource::Window { lo, hi, .. } => between(lo, hi),
+                    });
+                }
+            }
         }
         program.walk(temporal.body, &mut |_, expr| match expr {
             Expr::At { offset, .. } | Expr::Edge { offset, .. } => note(offset.checked_abs()),
             Expr::Hold {
                 offset, max_age, ..
-            } => note(max_age.and_then(|age| offset.checked_abs()?.checked_add(age))),
+            } => note(hold(*offset, *max_age)),
             Expr::Prev { .. } => note(None),
             Expr::Reduce { window, .. } => note(match window.bounds {
-                Bounds::Time { lo: Some(lo), hi } => {
-                    lo.checked_abs().zip(hi.checked_abs()).and_then(|(a, b)| a.checked_add(b))
-                }
+                Bounds::Time { lo: Some(lo), hi } => between(lo, hi),
                 _ => None,
             }),
             _ => {}

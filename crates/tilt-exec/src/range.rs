@@ -286,6 +286,11 @@ impl<'a> RangeRun<'a> {
         gallop(p + 1, len, |i| timeline.end(i) <= limit)
     }
 
+    /// Whether a block of a steady range begins with a position, which need not exist.
+    pub(crate) fn begins_block(&self, p: i64) -> bool {
+        !self.same_block(p - 1, p)
+    }
+
     /// Whether two positions of a steady range, which need not exist, are in one block.
     pub(crate) fn same_block(&self, p: i64, q: i64) -> bool {
         let Some(length) = self.plan.length() else {

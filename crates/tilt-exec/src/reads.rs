@@ -172,18 +172,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
     pub(crate) fn alive(&mut self, body: &mut Body, clock: &Clock, value: ExprId) -> Result<Valid> {
         match clock {
             Clock::At(stream) => self.presence(body, *stream, SAME),
-            Clock::OnChange(sources) if matches!(self.domain, Domain::On(_)) => {
-                let mut any = Valid::Never;
-                for source in sources {
-                    let ClockSource::Value { stream, .. } = source else {
-                        continue;
-                    };
-                    let present = self.presence(body, *stream, SAME)?;
-                    any = body.either(any, present);
-                }
-                Ok(any)
-            }
-            Clock::OnChange(_) => Ok(Valid::Always),
+            Clock::OnChange(sources) => self.any_source(body, sources),
             Clock::Every { period, .. } => {
                 // What a recurrence reads of itself does not make a cell.
                 if !self.reads_itself && tilt_ir::is_strict(self.planner.program, value) {
@@ -201,6 +190,30 @@ impl<'a, 'p> StageReads<'a, 'p> {
                     .fold(inside, |any, valid| body.either(any, valid)))
             }
         }
+    }
+
+    /// Where an `on` clock has an event: all rows of a merge, otherwise where a source that the rows follow has a value.
+    fn any_source(&mut self, body: &mut Body, sources: &[ClockSource]) -> Result<Valid> {
+        if matches!(self.domain, Domain::Merge { .. }) {
+            return Ok(Valid::Always);
+        }
+        let timelines = self.planner.timelines;
+        let mut any = Valid::Never;
+        for source in sources {
+            let ClockSource::Value { stream, offset } = *source else {
+                continue;
+            };
+            let locate = match self.domain {
+                // Sources of other timelines do not make rows.
+                Domain::On(here) if timelines.of(*here) != timelines.of(stream) || offset != 0 => {
+                    continue;
+                }
+                _ => self.locate_at(stream, offset)?,
+            };
+            let present = self.presence(body, stream, locate)?;
+            any = body.either(any, present);
+        }
+        Ok(any)
     }
 
     /// Whether a cell intersects the run's span.
@@ -319,10 +332,19 @@ impl<'a, 'p> StageReads<'a, 'p> {
         })
     }
 
+    /// Whether a locate leads somewhere in every row.
+    fn is_found(&self, locate: usize) -> bool {
+        match (&self.found.locates[locate], self.domain) {
+            (Locate::Same, _) => true,
+            (Locate::Choice(group), Domain::Merge { required, .. }) => required[*group],
+            _ => false,
+        }
+    }
+
     /// Whether there is an event at a locate.
     fn presence(&mut self, body: &mut Body, stream: StreamId, locate: usize) -> Result<Valid> {
         let facts = &self.planner.facts[&stream];
-        if locate == SAME && !facts.nullable {
+        if !facts.nullable && self.is_found(locate) {
             return Ok(Valid::Always);
         }
         if !facts.is_record() {
@@ -381,7 +403,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
             locate: reader.locate,
         };
         reader.next += 1;
-        let nullable = column.nullable || reader.locate != SAME;
+        let nullable = column.nullable || !self.is_found(reader.locate);
         let access = self.access(body, source, &column.name, column.ty, reader.by, nullable);
         let (value, valid) = (body.load(access), body.valid(access));
         let DType::Record(fields) = dtype else {

@@ -24,8 +24,8 @@ use crate::{
     code::Code,
     cursor,
     locate::{self, Located, Locator},
-    memory::{Returned, Scratch},
-    merge::{Group, merge},
+    memory::{INSTANTS, Returned, Scratch},
+    merge::{Group, Merged, merge_into},
     own::OwnColumn,
     pieces::cells,
     plan::{Domain, GroupPlan, ParamSource, Plan, Source, Stage},
@@ -125,7 +125,11 @@ impl Piece<'_> {
             Domain::Merge {
                 twin: Some(twin), ..
             } => Arc::clone(&series[twin].axis),
-            Domain::Merge { groups, twin: None } => {
+            Domain::Merge {
+                groups,
+                required,
+                twin: None,
+            } => {
                 let sources: Vec<cursor::Source> = groups
                     .iter()
                     .map(|group| group_source(group, series))
@@ -146,8 +150,10 @@ impl Piece<'_> {
                         GroupPlan::Window { lo, hi, .. } => Group::Window { source, lo, hi },
                     })
                     .collect();
-                let merged = merge(&groups, None);
-                let timeline = Timeline::intervals(merged.starts.into(), merged.ends.into());
+                let mut merged = Merged::spare(groups.len());
+                merge_into(&groups, required, None, &mut merged);
+                let starts = INSTANTS.lend(merged.starts);
+                let timeline = Timeline::intervals(starts, INSTANTS.lend(merged.ends));
                 Arc::new(Axis::new(timeline, merged.choices))
             }
         }

@@ -262,7 +262,9 @@ impl<'a> WindowRun<'a> {
             // At a block's start a steady range reads the neutral element: the whole block is a prefix.
             for column in &self.columns {
                 let neutral = column.op.neutral(column.ty);
-                for block in &ended {
+                // The first block may have begun before the first position.
+                let begun = |block: &&Range<usize>| range.begins_block(block.start as i64);
+                for block in ended.iter().filter(begun) {
                     let target = target_at(column.suffix.as_ref(), column.ty, block.start);
                     fill(target.values, 1, column.ty, neutral);
                 }
@@ -583,6 +585,7 @@ impl<'a> WindowRun<'a> {
             (true, true, _) | (true, false, true) => None,
             (false, true, _) => Some(last),
             // A part that begins before the first position of its own block.
+            (true, false, false) if range.begins_block(p) => None,
             (true, false, false) => range.same_block(p, 0).then_some(0),
             (false, false, true) => range.same_block(p, last).then_some(last),
             (false, false, false) => None,

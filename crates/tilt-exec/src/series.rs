@@ -9,7 +9,7 @@ use tilt_data::{Stamps, Timeline};
 
 use tilt_codegen::abi::View;
 
-use crate::{cursor::Instants, memory::Scratch, view};
+use crate::{cursor::Instants, memory::{POSITIONS, Scratch}, view};
 
 /// A list of intervals that streams share.
 #[derive(Debug)]
@@ -54,6 +54,12 @@ impl Axis {
             }
             _ => None,
         }
+    }
+}
+
+impl Drop for Axis {
+    fn drop(&mut self) {
+        self.choices.drain(..).for_each(|choices| POSITIONS.give(choices));
     }
 }
 
@@ -210,7 +216,7 @@ impl Leaf {
 }
 
 /// The same bits, beginning at a whole byte.
-fn aligned(bits: &BooleanBuffer) -> BooleanBuffer {
+pub(crate) fn aligned(bits: &BooleanBuffer) -> BooleanBuffer {
     if bits.offset().is_multiple_of(8) {
         bits.clone()
     } else {

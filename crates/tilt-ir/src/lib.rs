@@ -22,7 +22,7 @@ pub use expr::{
     Agg, BinaryOp, Bounds, Edge, Expr, Node, QuantileMethod, Ratio, TimePart, UnaryOp, Window,
 };
 pub use ids::{Arena, ExprId, FuncId, Id, ReducerId, StreamId, VarId};
-pub use nullness::is_strict;
+pub use nullness::{is_strict, strict_in};
 pub use lineage::{Changes, Halo, Lineage, Reach};
 pub use parse::{ParseError, parse};
 pub use pass::{Pass, Pipeline, optimize};

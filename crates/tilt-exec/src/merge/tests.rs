@@ -6,6 +6,12 @@ use tilt_data::Timeline;
 use super::*;
 use crate::cursor::tests::{Dice, report};
 
+fn merge(groups: &[Group], within: Option<Span>) -> Merged {
+    let mut merged = Merged::default();
+    merge_into(groups, &vec![false; groups.len()], within, &mut merged);
+    merged
+}
+
 /// What a group is made of.
 #[derive(Debug)]
 struct Recipe {
@@ -185,7 +191,7 @@ fn events_are_those_of_the_definition() {
             let inside: Vec<_> = (expected.iter().filter(|event| part.contains(event.1)))
                 .cloned()
                 .collect();
-            merge_into(&groups, Some(part), &mut merged);
+            merge_into(&groups, &[false; 8][..groups.len()], Some(part), &mut merged);
             assert_eq!(listed(&recipes, &merged), inside, "{part} {recipes:?}");
         }
     }
@@ -298,7 +304,7 @@ fn speed_of_merging() {
             let best = (0..100).map(|part| {
                 let part = Span::new(part << 18, (part + 1) << 18);
                 let begun = std::time::Instant::now();
-                merge_into(&groups, Some(part), &mut merged);
+                merge_into(&groups, &[false; 8][..groups.len()], Some(part), &mut merged);
                 let events = std::hint::black_box(&merged).ends.len();
                 begun.elapsed().as_secs_f64() * 1e9 / events as f64
             });
