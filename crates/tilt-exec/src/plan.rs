@@ -22,6 +22,8 @@ use crate::{
 pub(crate) struct Plan {
     pub(crate) stages: Vec<Stage>,
     pub(crate) loops: Vec<Loop>,
+    /// What is known of the timelines of all streams.
+    pub(crate) axes: BTreeMap<StreamId, AxisFacts>,
     /// How far any stage can read around its own events, in ticks; `None` without limit.
     pub(crate) slack: Option<i64>,
     /// Where the rows of the output come from.
@@ -188,6 +190,11 @@ pub(crate) fn plan(
         root: root(&stages, program.output),
         stages,
         loops: planner.loops,
+        axes: planner
+            .facts
+            .into_iter()
+            .map(|(id, facts)| (id, facts.axis))
+            .collect(),
     })
 }
 

@@ -24,12 +24,25 @@ pub(crate) struct RangeRun<'a> {
     first: Option<&'static mut [u32]>,
     end: Option<&'static mut [u32]>,
     split: Option<&'static mut [u32]>,
+    parts: Option<Parts>,
 }
 
 enum Kind<'a> {
     /// Row `i` covers the positions from `i + lo` to before `i + hi`, as far as they exist.
     Steady { lo: i64, hi: i64 },
-    General(Box<Window<'a>>),
+    General {
+        window: Box<Window<'a>>,
+        /// Rows are those of the source and do not overlap, and windows end with the row.
+        own: bool,
+    },
+}
+
+/// Where rows find the two parts of their windows: an element of what is scanned from blocks' ends, and one of what is
+/// scanned from their beginnings; 0 for a part that is empty.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts {
+    pub(crate) early: *const u32,
+    pub(crate) late: *const u32,
 }
 
 impl<'a> RangeRun<'a> {
@@ -40,7 +53,13 @@ impl<'a> RangeRun<'a> {
                 hi: hi + 1,
             },
             Bounds::Time { lo: Some(lo), hi } if plan.steady => steady(axis, source, lo, hi),
-            Bounds::Time { lo, hi } => Kind::General(Box::new(Window::new(source, lo, hi))),
+            Bounds::Time { lo, hi } => Kind::General {
+                window: Box::new(Window::new(source, lo, hi)),
+                own: std::ptr::eq(&raw const axis.timeline, source.timeline())
+                    && source.is_disjoint()
+                    && hi == 0
+                    && lo.is_none_or(|lo| lo < 0),
+            },
         };
         Self {
             plan,
@@ -51,6 +70,7 @@ impl<'a> RangeRun<'a> {
             first: None,
             end: None,
             split: None,
+            parts: None,
         }
     }
 
@@ -63,7 +83,7 @@ impl<'a> RangeRun<'a> {
     pub(crate) fn steady(&self) -> (i64, i64) {
         match self.kind {
             Kind::Steady { lo, hi } => (lo, hi),
-            Kind::General(_) => (0, 0),
+            Kind::General { .. } => (0, 0),
         }
     }
 
@@ -74,24 +94,25 @@ impl<'a> RangeRun<'a> {
     /// Moves on to a chunk of rows.
     pub(crate) fn locate(&mut self, rows: Range<usize>, scratch: &mut Scratch) {
         self.rows = rows.clone();
-        (self.first, self.end, self.split) = (None, None, None);
+        (self.first, self.end, self.split, self.parts) = (None, None, None, None);
         let padded = rows.len().next_multiple_of(LANES);
-        if let Kind::General(window) = &mut self.kind {
+        if let Kind::General { window, own } = &mut self.kind {
             let [first, end, split] = [(); 3].map(|()| scratch.slice::<u32>(padded));
             let n = rows.len();
             let has_beginning = matches!(self.plan.bounds, Bounds::Time { lo: Some(_), .. });
             if !has_beginning {
                 split.fill(0);
             }
-            window.read(
-                self.axis.instants(),
-                rows,
-                cursor::Bounds {
-                    first: &mut first[..n],
-                    end: &mut end[..n],
-                    split: has_beginning.then_some(&mut split[..n]),
-                },
-            );
+            let bounds = cursor::Bounds {
+                first: &mut first[..n],
+                end: &mut end[..n],
+                split: has_beginning.then_some(&mut split[..n]),
+            };
+            if *own {
+                window.read_own(self.axis.instants(), rows, bounds);
+            } else {
+                window.read(self.axis.instants(), rows, bounds);
+            }
             for column in [&mut *first, &mut *end, &mut *split] {
                 column[n..].fill(0);
             }
@@ -156,6 +177,36 @@ impl<'a> RangeRun<'a> {
             self.split = Some(out);
         }
         self.split.as_deref().unwrap_or(&[])
+    }
+
+    /// Which elements rows read of scanned blocks, whose element for position `p` is `p + pad`. The same for all windows
+    /// of the range.
+    pub(crate) fn parts(&mut self, pad: u32, scratch: &mut Scratch) -> Parts {
+        if let Some(parts) = self.parts {
+            return parts;
+        }
+        self.bounds(scratch);
+        self.split(scratch);
+        let n = self.rows.len();
+        let padded = n.next_multiple_of(LANES);
+        let (first, end, split) = (&self.first, &self.end, &self.split);
+        let [early, late] = [(); 2].map(|()| scratch.slice::<u32>(padded));
+        if let (Some(first), Some(end), Some(split)) = (first, end, split) {
+            let (first, end, split) = (&first[..n], &end[..n], &split[..n]);
+            for row in 0..n {
+                let (first, end, split) = (first[row], end[row], split[row]);
+                early[row] = if first < split { first + pad } else { 0 };
+                late[row] = if split < end { end - 1 + pad } else { 0 };
+            }
+        }
+        early[n..].fill(0);
+        late[n..].fill(0);
+        let parts = Parts {
+            early: early.as_ptr(),
+            late: late.as_ptr(),
+        };
+        self.parts = Some(parts);
+        parts
     }
 
     /// The value next to the split of each row: before it or after it; anything where there is none.

@@ -19,7 +19,7 @@ use tilt_ir::{Edge, Span, StreamId};
 
 use crate::{
     code::Code,
-    cursor::{self, Active, Held, NONE, Policy, Ranks},
+    cursor::{self, Active, Held, NONE, Policy, Ranks, Shape},
     memory::{Returned, Scratch},
     merge::{Group, merge},
     pieces::cells,
@@ -107,6 +107,38 @@ impl Piece<'_> {
         output.ok_or(Trouble("a plan without stages"))
     }
 
+    /// Where a stream has events, given where it has values.
+    fn source<'s>(
+        &self,
+        stream: StreamId,
+        series: &'s BTreeMap<StreamId, Series>,
+        present: Option<&BooleanBuffer>,
+    ) -> cursor::Source<'s> {
+        let facts = &self.plan.axes[&stream];
+        let shape = Shape {
+            disjoint: facts.disjoint,
+            ordered: facts.ordered,
+        };
+        cursor::Source::known(&series[&stream].axis.timeline, present, shape)
+    }
+
+    fn group_source<'s>(
+        &self,
+        group: &GroupPlan,
+        series: &'s BTreeMap<StreamId, Series>,
+    ) -> cursor::Source<'s> {
+        match group {
+            GroupPlan::Value { streams, .. } => {
+                let present = streams.iter().map(|s| series[s].presence().cloned());
+                let present = present.reduce(|a, b| a.zip(b).map(|(a, b)| &a | &b));
+                self.source(streams[0], series, present.flatten().as_ref())
+            }
+            GroupPlan::Hold { stream, .. } | GroupPlan::Window { stream, .. } => {
+                self.source(*stream, series, series[stream].presence())
+            }
+        }
+    }
+
     /// The rows of a stage.
     fn axis(&self, stage: &Stage, series: &BTreeMap<StreamId, Series>) -> Arc<Axis> {
         match &stage.domain {
@@ -116,8 +148,10 @@ impl Piece<'_> {
             }
             Domain::Merge { twin: Some(twin), .. } => Arc::clone(&series[twin].axis),
             Domain::Merge { groups, twin: None } => {
-                let sources: Vec<cursor::Source> =
-                    groups.iter().map(|group| group_source(group, series)).collect();
+                let sources: Vec<cursor::Source> = groups
+                    .iter()
+                    .map(|group| self.group_source(group, series))
+                    .collect();
                 let groups: Vec<Group> = groups
                     .iter()
                     .zip(&sources)
@@ -138,22 +172,6 @@ impl Piece<'_> {
                 let timeline = Timeline::intervals(merged.starts.into(), merged.ends.into());
                 Arc::new(Axis::new(timeline, merged.choices))
             }
-        }
-    }
-}
-
-fn group_source<'a>(group: &GroupPlan, series: &'a BTreeMap<StreamId, Series>) -> cursor::Source<'a> {
-    match group {
-        GroupPlan::Value { streams, .. } => {
-            let all: Vec<&Series> = streams.iter().map(|s| &series[s]).collect();
-            let present = all.iter().map(|s| s.presence().cloned()).reduce(|a, b| {
-                a.zip(b).map(|(a, b)| &a | &b)
-            });
-            cursor::Source::new(&all[0].axis.timeline, present.flatten().as_ref())
-        }
-        GroupPlan::Hold { stream, .. } | GroupPlan::Window { stream, .. } => {
-            let series = &series[stream];
-            cursor::Source::new(&series.axis.timeline, series.presence())
         }
     }
 }
@@ -271,7 +289,7 @@ impl<'a> StageRun<'a> {
         let range_sources: Vec<cursor::Source> = stage
             .ranges
             .iter()
-            .map(|r| cursor::Source::new(&self.series[&r.stream].axis.timeline, None))
+            .map(|r| self.piece.source(r.stream, self.series, None))
             .collect();
         let mut ranges: Vec<RangeRun> = stage
             .ranges
@@ -308,13 +326,11 @@ impl<'a> StageRun<'a> {
     /// What readers read from, one for each locate that needs one.
     fn cursor_sources(&self) -> Vec<Option<cursor::Source<'a>>> {
         let source = |locate: &Locate| match locate {
-            Locate::ByTime { stream, .. } => {
-                let series = &self.series[stream];
-                Some(cursor::Source::new(&series.axis.timeline, series.presence()))
-            }
-            Locate::Held { stream, .. } | Locate::Prev { stream, .. } => {
-                let series = &self.series[stream];
-                Some(cursor::Source::new(&series.axis.timeline, series.presence()))
+            Locate::ByTime { stream, .. }
+            | Locate::Held { stream, .. }
+            | Locate::Prev { stream, .. } => {
+                let present = self.series[stream].presence();
+                Some(self.piece.source(*stream, self.series, present))
             }
             _ => None,
         };

@@ -1,4 +1,14 @@
-use super::*;
+use std::ops::Range;
+
+use arrow_buffer::BooleanBuffer;
+use tilt_data::{Spans, Timeline};
+use tilt_ir::OPEN;
+
+use super::{
+    count::{Grid, Ruler},
+    instants::Base,
+    *,
+};
 
 /// A few numbers that look random.
 pub(crate) struct Dice(pub(crate) u64);
@@ -368,40 +378,70 @@ fn speed_of_reads() {
             ("irregular", Instants::explicit(&instants)),
             ("regular", grid),
         ] {
-            let mut active = Active::new(&source, Policy::Last);
-            in_chunks(&format!("{name} active {kind}"), ROWS, |rows, out| {
-                active.read(at, rows, &mut out[0]).expect("no policy fails");
+            in_chunks(&format!("{name} active {kind}"), || {
+                let mut active = Active::new(&source, Policy::Last);
+                move |rows, [out, ..]| active.read(at, rows, out).expect("no policy fails")
             });
-            let mut held = Held::new(&source, Some(60), i64::MAX);
-            in_chunks(&format!("{name} held {kind}"), ROWS, |rows, out| {
-                held.read(at, rows, &mut out[0]);
+            in_chunks(&format!("{name} held {kind}"), || {
+                let mut held = Held::new(&source, Some(60), i64::MAX);
+                move |rows, [out, ..]| held.read(at, rows, out)
             });
             for splits in [false, true] {
-                let mut window = Window::new(&source, Some(-1000), 0);
-                let name = format!("{name} bounds {kind} {splits}");
-                in_chunks(&name, ROWS, |rows, [first, end, split]| {
-                    let split = splits.then_some(&mut split[..]);
-                    window.read(at, rows, Bounds { first, end, split });
+                in_chunks(&format!("{name} bounds {kind} {splits}"), || {
+                    let mut window = Window::new(&source, Some(-1000), 0);
+                    move |rows, [first, end, split]| {
+                        let split = splits.then_some(&mut split[..]);
+                        window.read(at, rows, Bounds { first, end, split });
+                    }
                 });
             }
         }
+        let ends = timeline.ends();
+        let at = Instants::explicit(&ends);
+        if source.is_disjoint() {
+            in_chunks(&format!("{name} bounds of its own"), || {
+                let mut window = Window::new(&source, Some(-1000), 0);
+                move |rows, [first, end, split]| {
+                    let split = Some(&mut split[..]);
+                    window.read_own(at, rows, Bounds { first, end, split });
+                }
+            });
+        }
     }
+    let hops = Instants::regular(7, 50_000);
+    let source = Source::new(&fixed, None);
+    let mut window = Window::new(&source, Some(-200_000), 0);
+    let [mut first, mut end, mut split] = [(); 3].map(|()| vec![0; 1024]);
+    let begun = std::time::Instant::now();
+    for rows in [0..1024, 1024..2048, 2048..3072, 3072..4096] {
+        let (first, end, split) = (&mut first, &mut end, Some(&mut split[..]));
+        window.read(hops, rows, Bounds { first, end, split });
+    }
+    report("bounds of hops, a row", 4096, begun);
 }
 
-/// Reports the best of some stretches, as the machine may have other things to do.
-fn in_chunks(name: &str, rows: usize, mut read: impl FnMut(Range<usize>, &mut [Vec<u32>; 3])) {
-    let mut out = [(); 3].map(|()| vec![0; 1024]);
-    let stretch = 64 * 1024;
-    let times = (0..rows).step_by(stretch).map(|from| {
+/// Reports the best of some runs over rows that the caches hold, and of stretches that they do not.
+fn in_chunks<R>(name: &str, reader: impl Fn() -> R)
+where
+    R: FnMut(Range<usize>, &mut [Vec<u32>; 3]),
+{
+    const STRETCH: usize = 64 * 1024;
+    let mut out = [(); 3].map(|()| vec![0; 2048]);
+    let mut stretch = |read: &mut R, from: usize| {
         let begun = std::time::Instant::now();
-        for from in (from..from + stretch).step_by(1024) {
-            read(from..from + 1024, &mut out);
+        for from in (from..from + STRETCH).step_by(2048) {
+            read(from..from + 2048, &mut out);
             std::hint::black_box(&mut out);
         }
-        begun.elapsed().as_secs_f64() * 1e9 / stretch as f64
-    });
-    let best = times.fold(f64::INFINITY, f64::min);
-    println!("{name:36} {best:6.2} ns at best");
+        begun.elapsed().as_secs_f64() * 1e9 / STRETCH as f64
+    };
+    let near = (0..50).map(|_| stretch(&mut reader(), 0));
+    let near = near.fold(f64::INFINITY, f64::min);
+    let mut read = reader();
+    let far = (0..4 << 20).step_by(STRETCH);
+    let far = far.map(|from| stretch(&mut read, from));
+    let far = far.fold(f64::INFINITY, f64::min);
+    println!("{name:36} {near:6.2} ns in cache, {far:6.2} ns from memory");
 }
 
 pub(crate) fn report(name: &str, rows: usize, begun: std::time::Instant) {
