@@ -78,6 +78,11 @@ fn keep_started(source: &Source, instants: &[i64], out: &mut [u32]) {
     match (timeline.spans(), timeline.stamps()) {
         (Spans::Starts { starts, .. }, _) => keep(starts, instants, out, |s| s + shift),
         (Spans::Fixed(d), Stamps::Explicit(stamps)) => {
+            let by = shift.wrapping_sub(*d);
+            let first = stamps.first().map(|s| s + shift);
+            if first.is_some_and(|first| first.checked_sub(*d).is_some()) {
+                return keep(stamps, instants, out, |s| s.wrapping_add(by));
+            }
             keep(stamps, instants, out, |s| (s + shift).saturating_sub(*d));
         }
         (Spans::Fixed(d), Stamps::Regular { period, .. }) if d < period => {
@@ -107,7 +112,9 @@ fn keep(stored: &[i64], instants: &[i64], out: &mut [u32], start: impl Fn(i64) -
     };
     for (t, out) in instants.iter().zip(out) {
         let p = *out as usize;
-        let active = (p <= last) & (start(stored[p.min(last)]) < *t);
+        // SAFETY: `last` is a position.
+        let stored = unsafe { *stored.get_unchecked(p.min(last)) };
+        let active = (p <= last) & (start(stored) < *t);
         *out = if active { *out } else { NONE };
     }
 }

@@ -1,5 +1,7 @@
 //! How many stamps are at or before a limit.
 
+use std::ops::Range;
+
 /// Stamps as they are stored.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ticks<'a> {
@@ -286,7 +288,36 @@ fn gallop(ticks: &[i64], mut passed: usize, limit: i64, mut step: usize) -> usiz
         step *= 2;
     }
     let end = ticks.len().min(passed + step);
-    passed + ticks[passed..end].partition_point(|tick| *tick <= limit)
+    let Range { start, end } = narrow(ticks, passed..end, limit);
+    start + ticks[start..end].partition_point(|tick| *tick <= limit)
+}
+
+/// A part of the range that still holds the first position whose tick is above the limit, or ends there.
+///
+/// Halving a long range misses the caches at almost every step, guessing as if ticks were regular only a few times.
+fn narrow(ticks: &[i64], mut range: Range<usize>, limit: i64) -> Range<usize> {
+    const MARGIN: usize = 32;
+    for _ in 0..3 {
+        if range.len() <= 8 * MARGIN {
+            break;
+        }
+        let (low, high) = (ticks[range.start], ticks[range.end - 1]);
+        if limit < low || high <= limit {
+            break;
+        }
+        // Differences of instants fit into 64 bits without a sign.
+        let difference = |a: i64, b: i64| a.wrapping_sub(b) as u64 as f64;
+        let part = difference(limit, low) / difference(high, low);
+        let guess = range.start + (part * range.len() as f64) as usize;
+        for probe in [guess.saturating_sub(MARGIN), guess + MARGIN] {
+            match ticks.get(probe).filter(|_| range.contains(&probe)) {
+                Some(tick) if *tick <= limit => range.start = probe + 1,
+                Some(_) => range.end = probe,
+                None => {}
+            }
+        }
+    }
+    range
 }
 
 /// Regular ticks.

@@ -65,7 +65,7 @@ impl<'a> Held<'a> {
         }
         out[in_time..].fill(NONE);
         if let Some(max_age) = self.max_age {
-            keep_young(self.source, max_age, instants, out);
+            keep_young(self.source, max_age, &instants[..in_time], out);
         }
     }
 }
@@ -89,11 +89,11 @@ fn keep_young(source: &Source, max_age: i64, instants: &[i64], out: &mut [u32]) 
 
 #[inline]
 fn keep(max_age: i64, instants: &[i64], out: &mut [u32], end: impl Fn(usize) -> i64) {
-    // Nothing has ended before the first that has, so that NONE is a prefix, or is all after the run's end.
-    for (t, out) in instants.iter().zip(out) {
-        if *out != NONE {
-            let is_young = t.saturating_sub(end(*out as usize)) < max_age;
-            *out = if is_young { *out } else { NONE };
-        }
+    // Before the first event that has ended there is none, from there on there always is.
+    let out = &mut out[..instants.len()];
+    let none = out.iter().take_while(|p| **p == NONE).count();
+    for (t, out) in instants[none..].iter().zip(&mut out[none..]) {
+        let is_young = t.saturating_sub(end(*out as usize)) < max_age;
+        *out = if is_young { *out } else { NONE };
     }
 }

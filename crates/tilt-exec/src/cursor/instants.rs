@@ -53,6 +53,13 @@ impl<'a> Instants<'a> {
         scratch
     }
 
+    /// The first of the instants of some rows.
+    pub(super) fn first(&self, rows: &Range<usize>) -> Option<i64> {
+        let first = rows.start..rows.end.min(rows.start + 1);
+        self.of(first, &mut Vec::new()).first().copied()
+    }
+
+    /// The distance of neighbouring rows, if it is always the same.
     pub(super) fn stride(&self) -> Option<i64> {
         match self.base {
             Base::Regular { period, .. } => Some(period),

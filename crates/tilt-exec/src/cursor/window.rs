@@ -69,10 +69,11 @@ impl<'a> Window<'a> {
         if let Some(split) = split {
             assert!(self.lo.is_some(), "a window without a beginning has no end");
             assert_eq!(split.len(), first.len(), "one position a row");
-            self.blocks.split(instants, self.hi, split);
-            for ((first, end), split) in first.iter().zip(&*end).zip(split) {
-                *split = (*split).max(*first).min(*end);
-            }
+            let edges = Edges {
+                first,
+                end: &*end,
+            };
+            self.blocks.split(instants, self.hi, edges, split);
         }
     }
 
@@ -82,8 +83,14 @@ impl<'a> Window<'a> {
     /// # Panics
     /// As [`Window::read`] does.
     pub(crate) fn read_own(&mut self, at: Instants, rows: Range<usize>, bounds: Bounds) {
-        let Bounds { first, end, split } = bounds;
         debug_assert!(self.hi == 0 && self.lo.is_none_or(|lo| lo < 0));
+        // Where a window's beginning is saturated, or a row's start, the last row of a window may not be in it.
+        let lo = self.lo.unwrap_or(-1);
+        let begins = at.first(&rows).is_some_and(|t| t.checked_add(lo).is_some());
+        if !begins {
+            return self.read(at, rows, bounds);
+        }
+        let Bounds { first, end, split } = bounds;
         assert!(
             rows.len() == first.len() && rows.len() == end.len(),
             "one position a row"
@@ -103,6 +110,13 @@ impl<'a> Window<'a> {
             self.blocks.split_own(instants, start, split);
         }
     }
+}
+
+/// The edges of windows, one each a row.
+#[derive(Clone, Copy)]
+struct Edges<'a> {
+    first: &'a [u32],
+    end: &'a [u32],
 }
 
 /// Time in blocks `(b, b + length]`, `b` a multiple of the length.
@@ -134,15 +148,17 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Writes the first row that ends after the beginning of the block that holds each instant plus `hi`.
-    fn split(&mut self, instants: &[i64], hi: i64, out: &mut [u32]) {
+    /// Writes the first row that ends after the beginning of the block that holds each instant plus `hi`, within the
+    /// edges of the row's window.
+    fn split(&mut self, instants: &[i64], hi: i64, edges: Edges, out: &mut [u32]) {
         self.begins.clear();
         // First the number of the block, then what is there: positions are found for all blocks together.
-        let mut number = 0;
+        let (mut number, mut end) = (0, self.end);
         for (t, out) in instants.iter().zip(&mut *out) {
             let t = t.saturating_add(hi);
-            if t > self.end {
+            if t > end {
                 self.enter(t);
+                end = self.end;
                 self.begins.push(self.begin);
                 number += 1;
             }
@@ -154,9 +170,9 @@ impl<'a> Blocks<'a> {
         self.ended
             .count(&self.begins, None, &mut self.positions[1..=blocks]);
         self.position = self.positions[blocks];
-        let positions = &self.positions[..=blocks];
-        for out in out {
-            *out = positions[*out as usize];
+        let edges = edges.first.iter().zip(edges.end);
+        for (out, (first, end)) in out.iter_mut().zip(edges) {
+            *out = self.positions[*out as usize].max(*first).min(*end);
         }
     }
 
