@@ -467,9 +467,6 @@ fn sweep_two(a: &Track, b: &Track, part: Span, merged: &mut Merged) {
     finish(walks, from, part, merged);
 }
 
-/// How many events [`sweep_inner`] makes room for at a time.
-const ROOM: usize = 2048;
-
 /// Sweeps over two tracks up to the last choice of one of them and returns where it stopped: the choices and the instant.
 ///
 /// The loop has no branch that depends on the data in a way that is hard to predict: it writes an event at every step,
@@ -484,50 +481,63 @@ fn sweep_inner(
     let [choices_a, choices_b] = &mut merged.choices[..] else {
         unreachable!("two tracks")
     };
-    // As many events as there are without gaps, and room for the last steps.
-    let likely = a.ends.len() + b.ends.len() + ROOM;
-    merged.starts.reserve(likely);
-    merged.ends.reserve(likely);
-    choices_a.reserve(likely);
-    choices_b.reserve(likely);
+    // As many events as there are without gaps.
+    let likely = a.ends.len() + b.ends.len();
     let mut len = 0;
     let mut done = false;
     while !done {
-        // Room for one more than is counted, as a step that is no event writes as well.
-        let room = len + ROOM;
-        merged.starts.resize(room, 0);
-        merged.ends.resize(room, 0);
-        choices_a.resize(room, 0);
-        choices_b.resize(room, 0);
-        let starts = &mut merged.starts[len..][..ROOM];
-        let ends = &mut merged.ends[len..][..ROOM];
-        let choices_a = &mut choices_a[len..][..ROOM];
-        let choices_b = &mut choices_b[len..][..ROOM];
+        // No track goes further than a choice a step.
+        let steps = x.left().min(y.left());
+        if steps == 0 {
+            break;
+        }
+        // A step that is no event writes as well.
+        let room = steps.max(likely.saturating_sub(len));
+        let starts = spare(&mut merged.starts, room);
+        let ends = spare(&mut merged.ends, room);
+        let (to_a, to_b) = (spare(choices_a, room), spare(choices_b, room));
         let mut k = 0;
-        while k < ROOM {
+        for _ in 0..steps {
             let (in_a, in_b) = (x.start <= from, y.start <= from);
             let to = x.next_change(in_a).min(y.next_change(in_b));
-            done = !x.has_next() || !y.has_next() || to > part.end;
-            if done {
+            if to > part.end {
+                done = true;
                 break;
             }
-            starts[k] = from;
-            ends[k] = to;
-            choices_a[k] = select_unpredictable(in_a, position_a(x.i), NONE);
-            choices_b[k] = select_unpredictable(in_b, position_b(y.i), NONE);
+            // SAFETY: `k` is less than the number of steps, for which there is room.
+            unsafe {
+                starts.add(k).write(from);
+                ends.add(k).write(to);
+                to_a.add(k)
+                    .write(select_unpredictable(in_a, position_a(x.i), NONE));
+                to_b.add(k)
+                    .write(select_unpredictable(in_b, position_b(y.i), NONE));
+            }
             let in_part = to > part.start;
             k += usize::from((in_a | in_b) & in_part);
-            x.reach(to);
-            y.reach(to);
+            // SAFETY: both have as many choices left as there are steps.
+            unsafe {
+                x.reach(to);
+                y.reach(to);
+            }
             from = to;
         }
         len += k;
+        // SAFETY: the first `k` elements after the old length were written.
+        unsafe {
+            merged.starts.set_len(len);
+            merged.ends.set_len(len);
+            choices_a.set_len(len);
+            choices_b.set_len(len);
+        }
     }
-    merged.starts.truncate(len);
-    merged.ends.truncate(len);
-    choices_a.truncate(len);
-    choices_b.truncate(len);
     (x.i, y.i, from)
+}
+
+/// Makes room for `room` more elements and returns where they go.
+fn spare<T>(all: &mut Vec<T>, room: usize) -> *mut T {
+    all.reserve(room);
+    all.spare_capacity_mut().as_mut_ptr().cast()
 }
 
 /// A [`Walk`] that does not know where its track ends.
@@ -551,9 +561,9 @@ impl<'a> Lane<'a> {
         }
     }
 
-    #[inline]
-    fn has_next(&self) -> bool {
-        self.i + 1 < self.starts.len()
+    /// How many choices there are after the present one.
+    fn left(&self) -> usize {
+        (self.starts.len() - self.i).saturating_sub(1)
     }
 
     #[inline]
@@ -561,13 +571,20 @@ impl<'a> Lane<'a> {
         select_unpredictable(is_active, self.end, self.start)
     }
 
+    /// # Safety
     /// There must be a next choice.
     #[inline]
-    fn reach(&mut self, to: i64) {
+    unsafe fn reach(&mut self, to: i64) {
         let passed = self.end <= to;
-        let next = self.i + 1;
-        self.start = select_unpredictable(passed, self.starts[next], self.start);
-        self.end = select_unpredictable(passed, self.ends[next], self.end);
+        // SAFETY: the next choice is there. It is loaded before it is known to be needed, so that nobody waits for it.
+        let (start, end) = unsafe {
+            (
+                *self.starts.get_unchecked(self.i + 1),
+                *self.ends.get_unchecked(self.i + 1),
+            )
+        };
+        self.start = select_unpredictable(passed, start, self.start);
+        self.end = select_unpredictable(passed, end, self.end);
         self.i += usize::from(passed);
     }
 }

@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use tilt_codegen::{abi::View, lir::{LANES, Ty}};
+use tilt_codegen::{
+    abi::View,
+    lir::{LANES, Ty},
+};
 use tilt_data::{Spans, Stamps};
 use tilt_ir::Bounds;
 
@@ -224,7 +227,8 @@ impl<'a> RangeRun<'a> {
             let target = &mut out[row * bytes..(row + 1) * bytes];
             if position < leaf.len {
                 // SAFETY: an element of the column.
-                let element = unsafe { std::slice::from_raw_parts(leaf.at(position as isize), bytes) };
+                let element =
+                    unsafe { std::slice::from_raw_parts(leaf.at(position as isize), bytes) };
                 target.copy_from_slice(element);
             } else {
                 target.fill(0);
@@ -251,7 +255,9 @@ impl<'a> RangeRun<'a> {
         };
         let timeline = self.source.timeline();
         let limit = block_of(timeline.end(p), length).saturating_mul(length);
-        if let (Stamps::Regular { period, .. }, Spans::Fixed(_)) = (timeline.stamps(), timeline.spans()) {
+        if let (Stamps::Regular { period, .. }, Spans::Fixed(_)) =
+            (timeline.stamps(), timeline.spans())
+        {
             let further = (i128::from(limit) - i128::from(timeline.end(p))) / i128::from(*period);
             return (p as i128 + further + 1).min(len as i128) as usize;
         }
@@ -290,7 +296,11 @@ fn steady<'a>(axis: &Axis, source: &cursor::Source, lo: i64, hi: i64) -> Kind<'a
     ) else {
         return Kind::Steady { lo: 0, hi: 0 };
     };
-    let (t, period, end) = (i128::from(t), i128::from(*period), i128::from(timeline.end(0)));
+    let (t, period, end) = (
+        i128::from(t),
+        i128::from(*period),
+        i128::from(timeline.end(0)),
+    );
     // The first position that ends after t+lo, and the first that starts at or after t+hi.
     let first = (t + i128::from(lo) - end).div_euclid(period) + 1;
     let after = t + i128::from(hi) + i128::from(*length) - end;

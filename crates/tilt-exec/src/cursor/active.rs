@@ -4,7 +4,10 @@ use std::ops::Range;
 
 use tilt_data::{Spans, Stamps};
 
-use super::{Instants, NONE, Source, edges::{Ended, Started}};
+use super::{
+    Instants, NONE, Source,
+    edges::{Ended, Started},
+};
 
 /// Which event to read where several are active.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,4 +153,3 @@ fn choose(source: &Source, policy: Policy, rows: Range<u32>, t: i64) -> Result<u
     };
     Ok(chosen.unwrap_or(NONE))
 }
-

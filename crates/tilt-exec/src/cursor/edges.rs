@@ -2,7 +2,10 @@
 
 use tilt_data::Spans;
 
-use super::{Source, count::{Counter, Ticks}};
+use super::{
+    Source,
+    count::{Counter, Ticks},
+};
 
 /// Counts the rows that end at or before an instant plus a constant.
 #[derive(Clone, Debug)]
@@ -110,4 +113,3 @@ impl<'a> Started<'a> {
         out[..none].fill(0);
     }
 }
-

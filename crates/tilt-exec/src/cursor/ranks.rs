@@ -94,4 +94,3 @@ fn nth_set(mut word: u64, n: u32) -> u32 {
     }
     word.trailing_zeros()
 }
-

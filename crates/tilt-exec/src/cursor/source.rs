@@ -85,7 +85,10 @@ impl<'a> Source<'a> {
             ordered: shape.ordered,
         };
         debug_assert!(!has_superseded(timeline), "no row is superseded");
-        debug_assert!(!shape.disjoint || is_disjoint(timeline), "rows are disjoint");
+        debug_assert!(
+            !shape.disjoint || is_disjoint(timeline),
+            "rows are disjoint"
+        );
         debug_assert!(!shape.ordered || is_ordered(timeline), "starts are ordered");
         source
     }
@@ -195,4 +198,3 @@ fn all_pairs(a: &[i64], b: &[i64], passes: impl Fn(i64, i64) -> bool) -> bool {
     let fails = |(a, b): &(&i64, &i64)| !passes(**a, **b);
     a.iter().zip(b).filter(fails).count() == 0
 }
-

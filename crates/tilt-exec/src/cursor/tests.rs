@@ -342,12 +342,22 @@ fn regular_ticks_are_counted_exactly() {
 
 /// Stamps whose distances are equal, alike or very different, some of them equal, anywhere in time.
 fn stamps(dice: &mut Dice, len: i64) -> Vec<i64> {
-    let base = [0, -(1 << 62), (1 << 62) - 5000, i64::MIN, i64::MAX - (1 << 40)];
+    let base = [
+        0,
+        -(1 << 62),
+        (1 << 62) - 5000,
+        i64::MIN,
+        i64::MAX - (1 << 40),
+    ];
     let mut t = base[dice.roll(5) as usize];
     let (scale, often) = (dice.roll(3), 1 + dice.roll(50));
     let mut next = |_| {
         let rest = dice.roll(1 + [0, 3, 100][scale as usize]);
-        let far = if dice.chance(often) { dice.roll(3000) } else { 0 };
+        let far = if dice.chance(often) {
+            dice.roll(3000)
+        } else {
+            0
+        };
         t += rest + far;
         t
     };
@@ -379,7 +389,10 @@ fn counts_are_those_of_the_definition_however_dense() {
         for (t, found) in instants.iter().zip(&out) {
             let limit = t.saturating_add(shift).saturating_sub(1);
             let expected = ticks.partition_point(|tick| *tick <= limit);
-            assert_eq!(*found as usize, expected, "{len} {rows} {step} in round {round}");
+            assert_eq!(
+                *found as usize, expected,
+                "{len} {rows} {step} in round {round}"
+            );
         }
         if let Some(t) = instants.last() {
             assert_eq!(Some(&at_once.count_at(*t)), out.last());

@@ -2,7 +2,11 @@
 
 use std::ops::Range;
 
-use super::{Instants, Source, edges::{Ended, Started}, saturate};
+use super::{
+    Instants, Source,
+    edges::{Ended, Started},
+    saturate,
+};
 
 /// Where [`Window::read`] writes: one position a row in each.
 #[derive(Debug)]
@@ -69,10 +73,7 @@ impl<'a> Window<'a> {
         if let Some(split) = split {
             assert!(self.lo.is_some(), "a window without a beginning has no end");
             assert_eq!(split.len(), first.len(), "one position a row");
-            let edges = Edges {
-                first,
-                end: &*end,
-            };
+            let edges = Edges { first, end: &*end };
             self.blocks.split(instants, self.hi, edges, split);
         }
     }
