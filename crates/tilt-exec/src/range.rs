@@ -35,7 +35,7 @@ enum Kind<'a> {
     Steady { lo: i64, hi: i64 },
     General {
         window: Box<Window<'a>>,
-        /// Rows are those of the source and do not overlap, and windows end with the row.
+        /// Rows are those of the source, and windows end with the row.
         own: bool,
     },
 }
@@ -59,7 +59,7 @@ impl<'a> RangeRun<'a> {
             Bounds::Time { lo, hi } => Kind::General {
                 window: Box::new(Window::new(source, lo, hi)),
                 own: std::ptr::eq(&raw const axis.timeline, source.timeline())
-                    && source.is_disjoint()
+                    && (source.is_disjoint() || source.is_points())
                     && hi == 0
                     && lo.is_none_or(|lo| lo < 0),
             },
@@ -196,6 +196,7 @@ impl<'a> RangeRun<'a> {
         let [early, late] = [(); 2].map(|()| scratch.slice::<u32>(padded));
         if let (Some(first), Some(end), Some(split)) = (first, end, split) {
             let (first, end, split) = (&first[..n], &end[..n], &split[..n]);
+            let (early, late) = (&mut early[..n], &mut late[..n]);
             for row in 0..n {
                 let (first, end, split) = (first[row], end[row], split[row]);
                 early[row] = if first < split { first + pad } else { 0 };

@@ -144,11 +144,13 @@ impl<'a> WindowRun<'a> {
             return (rows.end as i64 - 1 + hi).clamp(0, range.len() as i64) as usize;
         }
         let (first, end) = range.bounds(scratch);
-        let pairs = first.iter().zip(end);
-        let widest = pairs.map(|(first, end)| end.saturating_sub(*first)).max();
-        let target = end.iter().copied().max();
-        self.widest = self.widest.max(u64::from(widest.unwrap_or(0)));
-        target.unwrap_or(0) as usize
+        if self.plan.guarded {
+            let pairs = first.iter().zip(end);
+            let widest = pairs.map(|(first, end)| end.saturating_sub(*first)).max();
+            self.widest = self.widest.max(u64::from(widest.unwrap_or(0)));
+        }
+        // Windows never end before those of earlier rows.
+        end[..rows.len()].last().map_or(0, |end| *end as usize)
     }
 
     /// Scans forward to `to` without blocks.

@@ -112,4 +112,11 @@ impl<'a> Started<'a> {
         let none = instants.iter().take_while(beyond).count();
         out[..none].fill(0);
     }
+
+    /// The count at one instant.
+    pub(super) fn count_at(&mut self, t: i64) -> u32 {
+        let mut count = [0];
+        self.count(&[t], None, &mut count);
+        count[0]
+    }
 }

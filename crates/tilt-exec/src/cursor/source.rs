@@ -113,6 +113,11 @@ impl<'a> Source<'a> {
         self.ordered
     }
 
+    /// Whether all rows are a tick long.
+    pub(crate) fn is_points(&self) -> bool {
+        matches!(self.timeline.spans(), Spans::Fixed(1))
+    }
+
     /// Whether position `i` has a value and is not superseded.
     #[inline]
     pub(crate) fn is_event(&self, i: usize) -> bool {

@@ -26,6 +26,7 @@ pub(crate) struct Bounds<'a> {
 pub(crate) struct Window<'a> {
     lo: Option<i64>,
     hi: i64,
+    disjoint: bool,
     ended: Ended<'a>,
     started: Started<'a>,
     blocks: Blocks<'a>,
@@ -40,6 +41,7 @@ impl<'a> Window<'a> {
         Self {
             lo,
             hi,
+            disjoint: source.is_disjoint(),
             ended: Ended::new(source, lo.unwrap_or(0)),
             started: Started::new(source, hi),
             blocks: Blocks::new(source, length),
@@ -79,7 +81,7 @@ impl<'a> Window<'a> {
     }
 
     /// As [`Window::read`] for rows that are the source's own, where windows end with the row's event: `(t+lo, t]` with
-    /// `lo < 0`, of rows that do not overlap.
+    /// `lo < 0`, of rows that do not overlap or are points.
     ///
     /// # Panics
     /// As [`Window::read`] does.
@@ -104,6 +106,16 @@ impl<'a> Window<'a> {
         }
         for (end, next) in end.iter_mut().zip(start + 1..) {
             *end = next;
+        }
+        if let (false, Some(last)) = (self.disjoint, instants.last()) {
+            // Points overlap where they are equal, and all of them are in the window.
+            let mut after = (*last, self.started.count_at(*last));
+            for (t, end) in instants.iter().zip(end).rev() {
+                if *t != after.0 {
+                    after = (*t, *end);
+                }
+                *end = after.1;
+            }
         }
         if let Some(split) = split {
             assert!(self.lo.is_some(), "a window without a beginning has no end");
