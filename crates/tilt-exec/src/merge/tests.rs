@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range};
 
 use arrow_buffer::BooleanBuffer;
 use tilt_data::Timeline;
