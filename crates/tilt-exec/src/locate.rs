@@ -11,7 +11,7 @@ use crate::{
     memory::Scratch,
     plan::{Locate, Pick, Stage},
     range::RangeRun,
-    run::Trouble,
+    run::{Piece, Trouble},
     series::{Axis, Series},
     view::Index,
 };
@@ -55,6 +55,7 @@ pub(crate) enum Locator<'a> {
 
 /// What readers read from, one for each locate that needs one.
 pub(crate) fn sources<'a>(
+    piece: &Piece,
     stage: &Stage,
     axis: &'a Axis,
     series: &'a BTreeMap<StreamId, Series>,
@@ -63,11 +64,7 @@ pub(crate) fn sources<'a>(
         Locate::ByTime { stream, .. }
         | Locate::Held { stream, .. }
         | Locate::Prev { stream, .. } => {
-            let series = &series[stream];
-            Some(cursor::Source::new(
-                &series.axis.timeline,
-                series.presence(),
-            ))
+            Some(piece.source(*stream, series, series[stream].presence()))
         }
         // Which of its own rows will be events is not known yet.
         Locate::OwnActive { .. } => Some(cursor::Source::new(&axis.timeline, None)),

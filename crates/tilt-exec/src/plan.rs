@@ -28,6 +28,8 @@ use crate::{
 pub(crate) struct Plan {
     pub(crate) stages: Vec<Stage>,
     pub(crate) loops: Vec<Loop>,
+    /// What is known of the timelines of all streams.
+    pub(crate) axes: BTreeMap<StreamId, AxisFacts>,
     /// How far from the run an event of any stage can end, in ticks; `None` if 64 bits do not hold it.
     pub(crate) slack: Option<i64>,
     /// How far around its own events any stage reads, in ticks, all of them together; `None` without limit.
@@ -259,6 +261,11 @@ fn plan_with(
         root: root(&stages, program.output),
         stages,
         loops: planner.loops,
+        axes: planner
+            .facts
+            .into_iter()
+            .map(|(id, facts)| (id, facts.axis))
+            .collect(),
     })
 }
 

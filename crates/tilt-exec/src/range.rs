@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use tilt_codegen::{abi::View, lir::{LANES, Ty}};
+use tilt_codegen::{
+    abi::View,
+    lir::{LANES, Ty},
+};
 use tilt_data::{Spans, Stamps};
 use tilt_ir::Bounds;
 
@@ -24,14 +27,27 @@ pub(crate) struct RangeRun<'a> {
     first: Option<&'static mut [u32]>,
     end: Option<&'static mut [u32]>,
     split: Option<&'static mut [u32]>,
+    parts: Option<Parts>,
 }
 
 enum Kind<'a> {
     /// Row `i` covers the positions from `i + lo` to before `i + hi`, as far as they exist.
     Steady { lo: i64, hi: i64 },
-    General(Box<Window<'a>>),
+    General {
+        window: Box<Window<'a>>,
+        /// Rows are those of the source, and windows end with the row.
+        own: bool,
+    },
     /// The events numbered from the current one.
     Ranked { ranks: Ranks, started: Box<Window<'a>> },
+}
+
+/// Where rows find the two parts of their windows: an element of what is scanned from blocks' ends, and one of what is
+/// scanned from their beginnings; 0 for a part that is empty.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts {
+    pub(crate) early: *const u32,
+    pub(crate) late: *const u32,
 }
 
 impl<'a> RangeRun<'a> {
@@ -46,7 +62,13 @@ impl<'a> RangeRun<'a> {
                 started: Box::new(Window::new(source, None, 0)),
             },
             Bounds::Time { lo: Some(lo), hi } if plan.steady => steady(axis, source, lo, hi),
-            Bounds::Time { lo, hi } => Kind::General(Box::new(Window::new(source, lo, hi))),
+            Bounds::Time { lo, hi } => Kind::General {
+                window: Box::new(Window::new(source, lo, hi)),
+                own: std::ptr::eq(&raw const axis.timeline, source.timeline())
+                    && (source.is_disjoint() || source.is_points())
+                    && hi == 0
+                    && lo.is_none_or(|lo| lo < 0),
+            },
         };
         Self {
             plan,
@@ -57,6 +79,7 @@ impl<'a> RangeRun<'a> {
             first: None,
             end: None,
             split: None,
+            parts: None,
         }
     }
 
@@ -69,7 +92,7 @@ impl<'a> RangeRun<'a> {
     pub(crate) fn steady(&self) -> (i64, i64) {
         match self.kind {
             Kind::Steady { lo, hi } => (lo, hi),
-            Kind::General(_) | Kind::Ranked { .. } => (0, 0),
+            Kind::General { .. } | Kind::Ranked { .. } => (0, 0),
         }
     }
 
@@ -80,24 +103,25 @@ impl<'a> RangeRun<'a> {
     /// Moves on to a chunk of rows.
     pub(crate) fn locate(&mut self, rows: Range<usize>, scratch: &mut Scratch) {
         self.rows = rows.clone();
-        (self.first, self.end, self.split) = (None, None, None);
+        (self.first, self.end, self.split, self.parts) = (None, None, None, None);
         let padded = rows.len().next_multiple_of(LANES);
-        if let Kind::General(window) = &mut self.kind {
+        if let Kind::General { window, own } = &mut self.kind {
             let [first, end, split] = [(); 3].map(|()| scratch.slice::<u32>(padded));
             let n = rows.len();
             let has_beginning = matches!(self.plan.bounds, Bounds::Time { lo: Some(_), .. });
             if !has_beginning {
                 split.fill(0);
             }
-            window.read(
-                self.axis.instants(),
-                rows,
-                cursor::Bounds {
-                    first: &mut first[..n],
-                    end: &mut end[..n],
-                    split: has_beginning.then_some(&mut split[..n]),
-                },
-            );
+            let bounds = cursor::Bounds {
+                first: &mut first[..n],
+                end: &mut end[..n],
+                split: has_beginning.then_some(&mut split[..n]),
+            };
+            if *own {
+                window.read_own(self.axis.instants(), rows, bounds);
+            } else {
+                window.read(self.axis.instants(), rows, bounds);
+            }
             for column in [&mut *first, &mut *end, &mut *split] {
                 column[n..].fill(0);
             }
@@ -237,6 +261,37 @@ impl<'a> RangeRun<'a> {
         self.split.as_deref().unwrap_or(&[])
     }
 
+    /// Which elements rows read of scanned blocks, whose element for position `p` is `p + pad`. The same for all windows
+    /// of the range.
+    pub(crate) fn parts(&mut self, pad: u32, scratch: &mut Scratch) -> Parts {
+        if let Some(parts) = self.parts {
+            return parts;
+        }
+        self.bounds(scratch);
+        self.split(scratch);
+        let n = self.rows.len();
+        let padded = n.next_multiple_of(LANES);
+        let (first, end, split) = (&self.first, &self.end, &self.split);
+        let [early, late] = [(); 2].map(|()| scratch.slice::<u32>(padded));
+        if let (Some(first), Some(end), Some(split)) = (first, end, split) {
+            let (first, end, split) = (&first[..n], &end[..n], &split[..n]);
+            let (early, late) = (&mut early[..n], &mut late[..n]);
+            for row in 0..n {
+                let (first, end, split) = (first[row], end[row], split[row]);
+                early[row] = if first < split { first + pad } else { 0 };
+                late[row] = if split < end { end - 1 + pad } else { 0 };
+            }
+        }
+        early[n..].fill(0);
+        late[n..].fill(0);
+        let parts = Parts {
+            early: early.as_ptr(),
+            late: late.as_ptr(),
+        };
+        self.parts = Some(parts);
+        parts
+    }
+
     /// The value next to the split of each row: before it or after it; anything where there is none.
     pub(crate) fn anchors(&mut self, leaf: &Leaf, early: bool, scratch: &mut Scratch) -> View {
         let split = self.split(scratch).to_vec();
@@ -252,7 +307,8 @@ impl<'a> RangeRun<'a> {
             let target = &mut out[row * bytes..(row + 1) * bytes];
             if position < leaf.len {
                 // SAFETY: an element of the column.
-                let element = unsafe { std::slice::from_raw_parts(leaf.at(position as isize), bytes) };
+                let element =
+                    unsafe { std::slice::from_raw_parts(leaf.at(position as isize), bytes) };
                 target.copy_from_slice(element);
             } else {
                 target.fill(0);
@@ -279,7 +335,9 @@ impl<'a> RangeRun<'a> {
         };
         let timeline = self.source.timeline();
         let limit = block_of(timeline.end(p), length).saturating_mul(length);
-        if let (Stamps::Regular { period, .. }, Spans::Fixed(_)) = (timeline.stamps(), timeline.spans()) {
+        if let (Stamps::Regular { period, .. }, Spans::Fixed(_)) =
+            (timeline.stamps(), timeline.spans())
+        {
             let further = (i128::from(limit) - i128::from(timeline.end(p))) / i128::from(*period);
             return (p as i128 + further + 1).min(len as i128) as usize;
         }
@@ -332,7 +390,11 @@ fn steady<'a>(axis: &Axis, source: &cursor::Source, lo: i64, hi: i64) -> Kind<'a
     ) else {
         return Kind::Steady { lo: 0, hi: 0 };
     };
-    let (t, period, end) = (i128::from(t), i128::from(*period), i128::from(timeline.end(0)));
+    let (t, period, end) = (
+        i128::from(t),
+        i128::from(*period),
+        i128::from(timeline.end(0)),
+    );
     // The first position that ends after t+lo, and the first that starts at or after t+hi.
     let first = (t + i128::from(lo) - end).div_euclid(period) + 1;
     let after = t + i128::from(hi) + i128::from(*length) - end;

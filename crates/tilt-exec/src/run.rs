@@ -22,7 +22,7 @@ use tilt_interp::Functions;
 use crate::{
     call::{self, CallPlan},
     code::Code,
-    cursor,
+    cursor::{self, Shape},
     locate::{self, Located, Locator},
     memory::{INSTANTS, Returned, Scratch},
     merge::{Group, Merged, merge_into},
@@ -115,6 +115,38 @@ impl Piece<'_> {
         output.ok_or(Trouble("a plan without stages"))
     }
 
+    /// Where a stream has events, given where it has values.
+    pub(crate) fn source<'s>(
+        &self,
+        stream: StreamId,
+        series: &'s BTreeMap<StreamId, Series>,
+        present: Option<&BooleanBuffer>,
+    ) -> cursor::Source<'s> {
+        let facts = &self.plan.axes[&stream];
+        let shape = Shape {
+            disjoint: facts.disjoint,
+            ordered: facts.ordered,
+        };
+        cursor::Source::known(&series[&stream].axis.timeline, present, shape)
+    }
+
+    fn group_source<'s>(
+        &self,
+        group: &GroupPlan,
+        series: &'s BTreeMap<StreamId, Series>,
+    ) -> cursor::Source<'s> {
+        match group {
+            GroupPlan::Value { streams, .. } => {
+                let present = streams.iter().map(|s| series[s].presence().cloned());
+                let present = present.reduce(|a, b| a.zip(b).map(|(a, b)| &a | &b));
+                self.source(streams[0], series, present.flatten().as_ref())
+            }
+            GroupPlan::Hold { stream, .. } | GroupPlan::Window { stream, .. } => {
+                self.source(*stream, series, series[stream].presence())
+            }
+        }
+    }
+
     /// The rows of a stage.
     fn axis(&self, stage: &Stage, series: &BTreeMap<StreamId, Series>) -> Arc<Axis> {
         match &stage.domain {
@@ -132,7 +164,7 @@ impl Piece<'_> {
             } => {
                 let sources: Vec<cursor::Source> = groups
                     .iter()
-                    .map(|group| group_source(group, series))
+                    .map(|group| self.group_source(group, series))
                     .collect();
                 let groups: Vec<Group> = groups
                     .iter()
@@ -160,25 +192,6 @@ impl Piece<'_> {
     }
 }
 
-fn group_source<'a>(
-    group: &GroupPlan,
-    series: &'a BTreeMap<StreamId, Series>,
-) -> cursor::Source<'a> {
-    match group {
-        GroupPlan::Value { streams, .. } => {
-            let all: Vec<&Series> = streams.iter().map(|s| &series[s]).collect();
-            let present = all
-                .iter()
-                .map(|s| s.presence().cloned())
-                .reduce(|a, b| a.zip(b).map(|(a, b)| &a | &b));
-            cursor::Source::new(&all[0].axis.timeline, present.flatten().as_ref())
-        }
-        GroupPlan::Hold { stream, .. } | GroupPlan::Window { stream, .. } => {
-            let series = &series[stream];
-            cursor::Source::new(&series.axis.timeline, series.presence())
-        }
-    }
-}
 
 /// A stage while it runs.
 struct StageRun<'a> {
@@ -289,7 +302,7 @@ impl<'a> StageRun<'a> {
 
     fn compute(&mut self, rows: Range<usize>) -> Result<(), Trouble> {
         let stage = self.stage;
-        let sources = locate::sources(stage, self.axis, self.series);
+        let sources = locate::sources(self.piece, stage, self.axis, self.series);
         let mut locators =
             locate::locators(stage, self.axis, self.series, &sources, self.piece.run.end);
         let range_sources: Vec<cursor::Source> = stage
@@ -299,7 +312,7 @@ impl<'a> StageRun<'a> {
                 let series = &self.series[&r.stream];
                 let counts = matches!(r.bounds, Bounds::Ordinal { .. });
                 let present = series.presence().filter(|_| counts);
-                cursor::Source::new(&series.axis.timeline, present)
+                self.piece.source(r.stream, self.series, present)
             })
             .collect();
         let mut ranges: Vec<RangeRun> = stage

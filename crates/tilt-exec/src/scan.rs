@@ -12,7 +12,7 @@ use tilt_ir::StreamId;
 use crate::{
     memory::{Returned, Scratch},
     plan::{ParamSource, Source},
-    range::RangeRun,
+    range::{Parts, RangeRun},
     rows::RowsRun,
     run::{CHUNK, Piece, Trouble},
     series::{Leaf, Series},
@@ -47,8 +47,8 @@ pub(crate) struct WindowRun<'a> {
     /// Results of the chunk, for folds: two columns a slot.
     folded: Vec<*const u8>,
     /// For index accesses: which element of the columns each row reads.
-    early: Option<&'static mut [u32]>,
-    late: Option<&'static mut [u32]>,
+    early: *const u32,
+    late: *const u32,
     /// Keeps what the views point to.
     _bits: Scratch,
     /// For windows that are computed row by row.
@@ -111,8 +111,8 @@ impl<'a> WindowRun<'a> {
             widest: 0,
             magnitude: 0,
             folded: Vec::new(),
-            early: None,
-            late: None,
+            early: std::ptr::null(),
+            late: std::ptr::null(),
             _bits: bits,
             rows: plan.rows.as_ref().map(|rows| RowsRun::new(rows, series)),
         }
@@ -148,7 +148,10 @@ impl<'a> WindowRun<'a> {
             Algorithm::Blocks { forward, backward } => {
                 let target = self.target(range, &rows, scratch);
                 self.scan_blocks(piece, range, forward, backward, target, scratch);
-                self.index_blocks(range, rows.len(), scratch);
+                if !range.is_steady() {
+                    let Parts { early, late } = range.parts(PAD as u32, scratch);
+                    (self.early, self.late) = (early, late);
+                }
             }
             Algorithm::Rows { store } => {
                 self.store(piece, store);
@@ -181,11 +184,13 @@ impl<'a> WindowRun<'a> {
             return (rows.end as i64 - 1 + hi).clamp(0, range.len() as i64) as usize;
         }
         let (first, end) = range.bounds(scratch);
-        let pairs = first.iter().zip(end);
-        let widest = pairs.map(|(first, end)| end.saturating_sub(*first)).max();
-        let target = end.iter().copied().max();
-        self.widest = self.widest.max(u64::from(widest.unwrap_or(0)));
-        target.unwrap_or(0) as usize
+        if self.plan.guard != Guard::None {
+            let pairs = first.iter().zip(end);
+            let widest = pairs.map(|(first, end)| end.saturating_sub(*first)).max();
+            self.widest = self.widest.max(u64::from(widest.unwrap_or(0)));
+        }
+        // Windows never end before those of earlier rows.
+        end[..rows.len()].last().map_or(0, |end| *end as usize)
     }
 
     /// Scans forward to `to` without blocks.
@@ -468,34 +473,7 @@ impl<'a> WindowRun<'a> {
             out
         };
         let (first, end) = (index(first, scratch), index(end, scratch));
-        (self.early, self.late) = (Some(first), Some(end));
-    }
-
-    /// Which suffix and prefix rows read; element 0, which is neutral, for parts that are empty.
-    fn index_blocks(&mut self, range: &mut RangeRun, n: usize, scratch: &mut Scratch) {
-        if range.is_steady() {
-            return;
-        }
-        let padded = n.next_multiple_of(LANES);
-        let [early, late] = [(); 2].map(|()| scratch.slice::<u32>(padded));
-        let (first, end) = range.bounds(scratch);
-        let (first, end) = (first.as_ptr(), end.as_ptr());
-        let split = range.split(scratch);
-        // SAFETY: all three have a position for each row, and nothing is written to them here.
-        let (first, end) = unsafe {
-            (
-                std::slice::from_raw_parts(first, split.len()),
-                std::slice::from_raw_parts(end, split.len()),
-            )
-        };
-        for (row, split) in split.iter().enumerate().take(n) {
-            let pad = PAD as u32;
-            early[row] = if first[row] < *split { first[row] + pad } else { 0 };
-            late[row] = if *split < end[row] { end[row] - 1 + pad } else { 0 };
-        }
-        early[n..].fill(0);
-        late[n..].fill(0);
-        (self.early, self.late) = (Some(early), Some(late));
+        (self.early, self.late) = (first.as_ptr(), end.as_ptr());
     }
 
     /// A column of results for the rows of a chunk: `2k` is slot `k`'s early part, `2k + 1` its late part.
@@ -526,10 +504,9 @@ impl<'a> WindowRun<'a> {
         };
         let memory = memory.as_ref().expect("every scan has its column");
         if !range.is_steady() {
-            let index = if late { &self.late } else { &self.early };
             return View {
                 values: memory.as_ptr(),
-                index: index.as_ref().map_or(std::ptr::null(), |i| i.as_ptr()),
+                index: if late { self.late } else { self.early },
                 len: (memory.len() / slot.ty.bytes()) as u64,
                 ..view::nothing()
             };

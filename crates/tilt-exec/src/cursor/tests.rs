@@ -1,4 +1,14 @@
-use super::*;
+use std::ops::Range;
+
+use arrow_buffer::BooleanBuffer;
+use tilt_data::{Spans, Timeline};
+use tilt_ir::OPEN;
+
+use super::{
+    count::{Counter, Grid, Ruler, Ticks},
+    instants::Base,
+    *,
+};
 
 /// A few numbers that look random.
 pub(crate) struct Dice(pub(crate) u64);
@@ -289,7 +299,9 @@ fn counting_back_skips_positions_without_an_event() {
         let current: Vec<u32> = (0..400).chain([NONE]).collect();
         for n in [0, 1, 2, 5, 63, 64, 65, 200, 399, 400] {
             let mut out = vec![7; current.len()];
-            ranks.read(&current, n, &mut out);
+            for (current, out) in current.iter().zip(&mut out) {
+                *out = ranks.nth_before(*current, n);
+            }
             for (current, found) in current.iter().zip(out) {
                 let expected = match (*current, n) {
                     (NONE, _) | (_, 0) => *current,
@@ -327,6 +339,138 @@ fn regular_ticks_are_counted_exactly() {
         for limit in [tick - 1, tick, tick.saturating_add(1), large(), i64::MIN] {
             assert_eq!(ruler.count(limit), count(limit), "{grid:?} at {limit}");
         }
+    }
+}
+
+/// Stamps whose distances are equal, alike or very different, some of them equal, anywhere in time.
+fn stamps(dice: &mut Dice, len: i64) -> Vec<i64> {
+    let base = [
+        0,
+        -(1 << 62),
+        (1 << 62) - 5000,
+        i64::MIN,
+        i64::MAX - (1 << 40),
+    ];
+    let mut t = base[dice.roll(5) as usize];
+    let (scale, often) = (dice.roll(3), 1 + dice.roll(50));
+    let mut next = |_| {
+        let rest = dice.roll(1 + [0, 3, 100][scale as usize]);
+        let far = if dice.chance(often) {
+            dice.roll(3000)
+        } else {
+            0
+        };
+        t += rest + far;
+        t
+    };
+    (0..len).map(&mut next).collect()
+}
+
+#[test]
+fn counts_are_those_of_the_definition_however_dense() {
+    let mut dice = Dice(7);
+    for round in 0..3_000 {
+        let len = [0, 1, 3, 4, 5, 50, 700, 9000][dice.roll(8) as usize];
+        let ticks = stamps(&mut dice, len);
+        let rows = [1, 3, 63, 64, 65, 2048][dice.roll(6) as usize];
+        let middle = ticks.get(ticks.len() / 2).copied().unwrap_or(7);
+        let step = [0, 1, 60, 5000][dice.roll(4) as usize];
+        let mut t = middle.saturating_sub(dice.roll(1 + 900 * rows * (1 + step)));
+        let mut next = |_| {
+            t = t.saturating_add(dice.roll(1 + 2 * step));
+            t
+        };
+        let instants: Vec<i64> = (0..rows).map(&mut next).collect();
+        let shift = [0, 9, -1000, i64::MAX, i64::MIN][dice.roll(5) as usize];
+        let mut counter = Counter::new(Ticks::Explicit(&ticks), 0, shift, -1);
+        let mut at_once = counter.clone();
+        let cut = dice.roll(rows + 1) as usize;
+        let mut out = vec![7; rows as usize];
+        counter.count(&instants[..cut], None, &mut out[..cut]);
+        counter.count(&instants[cut..], None, &mut out[cut..]);
+        for (t, found) in instants.iter().zip(&out) {
+            let limit = t.saturating_add(shift).saturating_sub(1);
+            let expected = ticks.partition_point(|tick| *tick <= limit);
+            assert_eq!(
+                *found as usize, expected,
+                "{len} {rows} {step} in round {round}"
+            );
+        }
+        if let Some(t) = instants.last() {
+            assert_eq!(Some(&at_once.count_at(*t)), out.last());
+        }
+    }
+}
+
+#[test]
+fn windows_of_own_rows_are_those_of_any_rows() {
+    let mut dice = Dice(8);
+    for _ in 0..2_000 {
+        let len = [0, 1, 40, 300, 5000][dice.roll(5) as usize];
+        let mut ends = stamps(&mut dice, len);
+        let kind = dice.roll(6);
+        if kind < 5 {
+            ends.dedup();
+        }
+        let last = ends.last().copied().unwrap_or(0);
+        let starts: Vec<i64> = (ends.iter().take(1).map(|t| t.saturating_sub(4)))
+            .chain(ends.iter().copied())
+            .take(ends.len())
+            .collect();
+        let timeline = match kind {
+            0 => Timeline::explicit(ends.into(), Spans::UntilNext { next: last + 9 }),
+            1 => {
+                let first_start = ends.first().map_or(0, |t| t.saturating_sub(3));
+                Timeline::explicit(ends.into(), Spans::Contiguous { first_start })
+            }
+            2 => Timeline::intervals(starts.into(), ends.into()),
+            3 => Timeline::regular(last, 1 + dice.roll(9), len as usize, Spans::Fixed(1)),
+            _ => Timeline::explicit(ends.into(), Spans::Fixed(1)),
+        };
+        let source = Source::new(&timeline, None);
+        assert!(source.is_disjoint() || source.is_points());
+        let ends = timeline.ends();
+        let at = match timeline.period() {
+            Some(period) if len > 0 => Instants::regular(ends[0], period),
+            _ => Instants::explicit(&ends),
+        };
+        let lo = (!dice.chance(5)).then_some(-1 - dice.roll(400) * (1 + dice.roll(400)));
+        let (mut own, mut any) = (Window::new(&source, lo, 0), Window::new(&source, lo, 0));
+        let mut from = dice.roll(1 + timeline.len() as i64 / 2) as usize;
+        while from < timeline.len() {
+            let rows = from..timeline.len().min(from + 1 + dice.roll(2500) as usize);
+            let [mut a, mut b] = [(); 2].map(|()| [(); 3].map(|()| vec![0; rows.len()]));
+            let bounds = |[first, end, split]: &mut [Vec<u32>; 3], f: &mut dyn FnMut(Bounds)| {
+                let split = lo.is_some().then_some(&mut split[..]);
+                f(Bounds { first, end, split });
+            };
+            bounds(&mut a, &mut |bounds| own.read_own(at, rows.clone(), bounds));
+            bounds(&mut b, &mut |bounds| any.read(at, rows.clone(), bounds));
+            assert_eq!(a, b, "{lo:?} {rows:?} of {timeline:?}");
+            from = rows.end;
+        }
+    }
+}
+
+#[test]
+fn sources_that_are_known_are_those_that_are_looked_at() {
+    let mut dice = Dice(9);
+    for _ in 0..2_000 {
+        let case = Case::roll(&mut dice);
+        let seen = Source::new(&case.timeline, case.present.as_ref());
+        let is_superseded = |i| case.timeline.is_superseded(i);
+        let last = case.timeline.len().checked_sub(1);
+        let is_late = |i| Some(case.timeline.end(i)) == last.map(|l| case.timeline.end(l));
+        if (0..case.timeline.len()).any(|i| is_superseded(i) && !is_late(i)) {
+            continue;
+        }
+        let shape = Shape {
+            disjoint: seen.is_disjoint(),
+            ordered: seen.is_ordered(),
+        };
+        let known = Source::known(&case.timeline, case.present.as_ref(), shape);
+        assert_eq!(known.events(), seen.events(), "{case:?}");
+        assert_eq!(known.is_dense(), seen.is_dense());
     }
 }
 
@@ -368,40 +512,70 @@ fn speed_of_reads() {
             ("irregular", Instants::explicit(&instants)),
             ("regular", grid),
         ] {
-            let mut active = Active::new(&source, Policy::Last);
-            in_chunks(&format!("{name} active {kind}"), ROWS, |rows, out| {
-                active.read(at, rows, &mut out[0]).expect("no policy fails");
+            in_chunks(&format!("{name} active {kind}"), || {
+                let mut active = Active::new(&source, Policy::Last);
+                move |rows, [out, ..]| active.read(at, rows, out).expect("no policy fails")
             });
-            let mut held = Held::new(&source, Some(60), i64::MAX);
-            in_chunks(&format!("{name} held {kind}"), ROWS, |rows, out| {
-                held.read(at, rows, &mut out[0]);
+            in_chunks(&format!("{name} held {kind}"), || {
+                let mut held = Held::new(&source, Some(60), i64::MAX);
+                move |rows, [out, ..]| held.read(at, rows, out)
             });
             for splits in [false, true] {
-                let mut window = Window::new(&source, Some(-1000), 0);
-                let name = format!("{name} bounds {kind} {splits}");
-                in_chunks(&name, ROWS, |rows, [first, end, split]| {
-                    let split = splits.then_some(&mut split[..]);
-                    window.read(at, rows, Bounds { first, end, split });
+                in_chunks(&format!("{name} bounds {kind} {splits}"), || {
+                    let mut window = Window::new(&source, Some(-1000), 0);
+                    move |rows, [first, end, split]| {
+                        let split = splits.then_some(&mut split[..]);
+                        window.read(at, rows, Bounds { first, end, split });
+                    }
                 });
             }
         }
+        let ends = timeline.ends();
+        let at = Instants::explicit(&ends);
+        if source.is_disjoint() {
+            in_chunks(&format!("{name} bounds of its own"), || {
+                let mut window = Window::new(&source, Some(-1000), 0);
+                move |rows, [first, end, split]| {
+                    let split = Some(&mut split[..]);
+                    window.read_own(at, rows, Bounds { first, end, split });
+                }
+            });
+        }
     }
+    let hops = Instants::regular(7, 50_000);
+    let source = Source::new(&fixed, None);
+    let mut window = Window::new(&source, Some(-200_000), 0);
+    let [mut first, mut end, mut split] = [(); 3].map(|()| vec![0; 1024]);
+    let begun = std::time::Instant::now();
+    for rows in [0..1024, 1024..2048, 2048..3072, 3072..4096] {
+        let (first, end, split) = (&mut first, &mut end, Some(&mut split[..]));
+        window.read(hops, rows, Bounds { first, end, split });
+    }
+    report("bounds of hops, a row", 4096, begun);
 }
 
-/// Reports the best of some stretches, as the machine may have other things to do.
-fn in_chunks(name: &str, rows: usize, mut read: impl FnMut(Range<usize>, &mut [Vec<u32>; 3])) {
-    let mut out = [(); 3].map(|()| vec![0; 1024]);
-    let stretch = 64 * 1024;
-    let times = (0..rows).step_by(stretch).map(|from| {
+/// Reports the best of some runs over rows that the caches hold, and of stretches that they do not.
+fn in_chunks<R>(name: &str, reader: impl Fn() -> R)
+where
+    R: FnMut(Range<usize>, &mut [Vec<u32>; 3]),
+{
+    const STRETCH: usize = 64 * 1024;
+    let mut out = [(); 3].map(|()| vec![0; 2048]);
+    let mut stretch = |read: &mut R, from: usize| {
         let begun = std::time::Instant::now();
-        for from in (from..from + stretch).step_by(1024) {
-            read(from..from + 1024, &mut out);
+        for from in (from..from + STRETCH).step_by(2048) {
+            read(from..from + 2048, &mut out);
             std::hint::black_box(&mut out);
         }
-        begun.elapsed().as_secs_f64() * 1e9 / stretch as f64
-    });
-    let best = times.fold(f64::INFINITY, f64::min);
-    println!("{name:36} {best:6.2} ns at best");
+        begun.elapsed().as_secs_f64() * 1e9 / STRETCH as f64
+    };
+    let near = (0..50).map(|_| stretch(&mut reader(), 0));
+    let near = near.fold(f64::INFINITY, f64::min);
+    let mut read = reader();
+    let far = (0..4 << 20).step_by(STRETCH);
+    let far = far.map(|from| stretch(&mut read, from));
+    let far = far.fold(f64::INFINITY, f64::min);
+    println!("{name:36} {near:6.2} ns in cache, {far:6.2} ns from memory");
 }
 
 pub(crate) fn report(name: &str, rows: usize, begun: std::time::Instant) {

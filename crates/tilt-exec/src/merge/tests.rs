@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range};
 
 use arrow_buffer::BooleanBuffer;
 use tilt_data::Timeline;
@@ -240,11 +240,12 @@ fn all_ways_agree_at_the_ends_of_time() {
             .collect();
         let tracks: Vec<Track> = groups.iter().map(|group| group.track(whole)).collect();
         let merged = merge(&groups, None);
-        assert_eq!(merged, intersect(&tracks, whole), "{recipes:?}");
+        let none = vec![false; tracks.len()];
+        assert_eq!(merged, intersect(&tracks, &none, whole), "{recipes:?}");
         if tracks.iter().all(|track| track.disjoint) {
             let mut swept = Merged::default();
             swept.reset(2);
-            sweep(&tracks, whole, &mut swept);
+            sweep(&tracks, &none, whole, &mut swept);
             assert_eq!(merged, swept, "{recipes:?}");
         }
         let end = merged.ends.get(merged.ends.len() / 2).copied();
