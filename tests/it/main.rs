@@ -4,5 +4,6 @@ mod apps;
 mod engine;
 mod generate;
 mod golden;
+mod keyed;
 mod properties;
 mod text;

@@ -11,6 +11,7 @@ use tilt_ir::{DType, Program, Span, StreamId};
 use crate::{
     error::Error,
     facts::SeriesFacts,
+    keyed,
     plan::Plan,
     query::{Backend, Inner, Prepared, RunOptions},
     pieces::Job,
@@ -47,9 +48,6 @@ fn try_loops(
     options: &RunOptions,
 ) -> Result<Option<SnapshotBuffer>, Error> {
     let program = &query.program;
-    if program.inputs().any(|(_, input)| input.key.is_some()) {
-        return Ok(None);
-    }
     let Some(buffers) = events_only(program, inputs) else {
         return Ok(None);
     };
@@ -64,6 +62,9 @@ fn try_loops(
         .into_iter()
         .map(|(id, buffer)| (id, buffer.close(run.end)))
         .collect();
+    if program.inputs().any(|(_, input)| input.key.is_some()) {
+        return keyed::run(query, inputs, &buffers, run, options);
+    }
     let mut facts = BTreeMap::new();
     for (id, input) in program.inputs() {
         let Ok(of_input) = SeriesFacts::of_input(input, &buffers[&id]) else {
@@ -118,7 +119,7 @@ fn try_loops(
 }
 
 /// As many threads as `TILT_THREADS` says, or else as the machine has cores.
-fn default_threads() -> usize {
+pub(crate) fn default_threads() -> usize {
     let asked = std::env::var("TILT_THREADS").ok();
     let asked = asked.and_then(|text| text.parse().ok()).filter(|n| *n > 0);
     asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
@@ -145,7 +146,7 @@ fn events_only(
 }
 
 /// Where the cells of grids may end, generously.
-fn scope(program: &Program, plan: &Plan, run: Span) -> Option<Span> {
+pub(crate) fn scope(program: &Program, plan: &Plan, run: Span) -> Option<Span> {
     let finest = program.temporals().filter_map(|(_, t)| match t.clock {
         tilt_ir::Clock::Every { period, .. } => Some(period),
         _ => None,
@@ -160,7 +161,7 @@ fn scope(program: &Program, plan: &Plan, run: Span) -> Option<Span> {
 }
 
 /// An input as loops read it.
-fn input_series(
+pub(crate) fn input_series(
     program: &Program,
     id: StreamId,
     buffer: &SnapshotBuffer,

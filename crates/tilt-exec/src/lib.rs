@@ -7,6 +7,8 @@
 //!            │            ├── plan: stages, locates, ranges, windows, loops       plan, reads, window
 //!            │            └── machine code of the loops                           code (tilt-codegen)
 //!            │
+//!            ├── keys: dense ids, one run a key, or one pass with a state a key         keys, keyed, scatter
+//!            │
 //!            └── pieces: rows of the output, each with the halo that lineage gives   pieces
 //!                  └── a piece: stage by stage, chunk by chunk                        run, range, scan, view
 //! ```
@@ -19,6 +21,8 @@ mod error;
 mod execute;
 mod explain;
 mod facts;
+mod keyed;
+mod keys;
 mod memory;
 mod merge;
 mod pieces;

@@ -172,7 +172,7 @@ impl Job<'_> {
     }
 
     /// Everything as one piece.
-    fn in_one_go(&self) -> Result<Vec<Series>, Trouble> {
+    pub(crate) fn in_one_go(&self) -> Result<Vec<Series>, Trouble> {
         let piece = Piece {
             plan: self.plan,
             code: self.code,
@@ -218,7 +218,7 @@ pub(crate) fn cells(period: i64, offset: i64, scope: Span) -> Timeline {
 }
 
 /// A pool of its own for each number of threads, made when it is first asked for: after any fork of the process.
-fn pool(threads: usize) -> Arc<ThreadPool> {
+pub(crate) fn pool(threads: usize) -> Arc<ThreadPool> {
     static POOLS: OnceLock<Mutex<HashMap<usize, Arc<ThreadPool>>>> = OnceLock::new();
     let pools = POOLS.get_or_init(Mutex::default);
     let mut pools = pools.lock().unwrap_or_else(PoisonError::into_inner);

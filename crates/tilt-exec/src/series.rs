@@ -152,6 +152,15 @@ impl Leaf {
         }
     }
 
+    /// The same column, bits beginning at a whole byte.
+    pub(crate) fn aligned(mut self) -> Self {
+        if let Values::Bits(bits) = &mut self.values {
+            *bits = aligned(bits);
+        }
+        self.valid = self.valid.map(|bits| aligned(&bits));
+        self
+    }
+
     /// The address of element `i`, which may lie before the first or after the last; not for bools.
     pub(crate) fn at(&self, i: isize) -> *const u8 {
         match &self.values {

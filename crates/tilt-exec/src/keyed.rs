@@ -1,0 +1,491 @@
+//! Keyed runs: the unkeyed plan for each key, over rows grouped by key.
+//!
+//! Rows of keyed inputs are grouped by one stable counting sort and one gather for each column that is read; a key's series is a slice of
+//! that. The plan is made once, for what holds for every key. Results are merged by end, then key.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use arrow_array::{Array, ArrayRef, UInt32Array, cast::AsArray};
+use arrow_buffer::ScalarBuffer;
+use arrow_schema::DataType;
+use arrow_select::{interleave::interleave, take::take};
+use rayon::prelude::*;
+use tilt_codegen::lir::Ty;
+use tilt_data::{Column, SnapshotBuffer, Spans, Timeline, dtype::to_arrow};
+use tilt_ir::{DType, Overlap, Program, Span, StreamId};
+
+use crate::{
+    error::Error,
+    execute::{default_threads, input_series, scope},
+    facts::{AxisFacts, Regular, SeriesFacts},
+    keys::{Ids, Keys},
+    pieces::{Job, pool},
+    plan::{Plan, Source},
+    query::{Inner, Prepared, RunOptions},
+    run::Trouble,
+    series::{Axis, Leaf, Series},
+    text::{Dictionary, is_text},
+};
+
+/// A key with fewer rows is computed as one piece.
+const ONE_PIECE: usize = 1 << 16;
+
+/// The key of a program: its name and type.
+pub(crate) struct KeyField<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) dtype: &'a DType,
+    pub(crate) ty: Ty,
+}
+
+/// Rows of the output, in order.
+pub(crate) struct Output {
+    pub(crate) timeline: Timeline,
+    /// The key of each row.
+    pub(crate) ids: Vec<u32>,
+    /// The value, or the fields of a record; strings as codes.
+    pub(crate) leaves: Vec<ArrayRef>,
+}
+
+/// The result of a program with keyed inputs, or `None` where only the interpreter knows.
+pub(crate) fn run(
+    query: &Inner,
+    inputs: &BTreeMap<String, SnapshotBuffer>,
+    buffers: &BTreeMap<StreamId, SnapshotBuffer>,
+    run: Span,
+    options: &RunOptions,
+) -> Result<Option<SnapshotBuffer>, Error> {
+    let program = &query.program;
+    let inside = |b: &SnapshotBuffer| b.hull().is_none_or(|h| h.start >= run.start && h.end <= run.end);
+    if !buffers.values().all(inside) {
+        return Ok(None);
+    }
+    let mut facts = BTreeMap::new();
+    for (id, input) in program.inputs() {
+        let Ok(of_input) = SeriesFacts::of_input(input, &buffers[&id]) else {
+            return Ok(None);
+        };
+        facts.insert(id, of_input);
+    }
+    let Some((key, columns)) = key_columns(program, &facts) else {
+        return Ok(None);
+    };
+    let texts: Vec<&ArrayRef> = buffers
+        .values()
+        .flat_map(SnapshotBuffer::columns)
+        .map(Column::array)
+        .collect();
+    let dictionary = Dictionary::new(program, &texts);
+    let series: BTreeMap<StreamId, Series> = buffers
+        .iter()
+        .map(|(id, buffer)| (*id, input_series(program, *id, buffer, &dictionary)))
+        .collect();
+    let leaves: Vec<&Leaf> = columns.iter().map(|(id, leaf)| &series[id].leaves[*leaf]).collect();
+    let (keys, ids) = Keys::number(&leaves);
+    if keys.len() == 0 {
+        return Ok(None);
+    }
+    let mut groups = BTreeMap::new();
+    for ((id, _), ids) in columns.iter().zip(&ids) {
+        let grouped = Grouped::new(&buffers[id], &series[id], ids, keys.len());
+        let input = program.streams[*id].as_input().expect("an input");
+        if input.overlap == Overlap::Disjoint && !grouped.axis.disjoint {
+            return Ok(None);
+        }
+        if let Some(facts) = facts.get_mut(id) {
+            facts.axis = grouped.axis.clone();
+        }
+        groups.insert(*id, grouped);
+    }
+    let prepared = query.prepare(&facts, options.backend);
+    let Prepared::Loops { plan, code } = &*prepared else {
+        return Ok(None);
+    };
+    let Some(scope) = scope(program, plan, run) else {
+        return Ok(None);
+    };
+    for (id, grouped) in &mut groups {
+        grouped.gather(&series[id], &read_leaves(plan, *id));
+    }
+    let threads = options.threads.unwrap_or_else(default_threads);
+    let by_key = threads > 1 && keys.len() >= 2 * threads;
+    let one = |key: usize| {
+        let mut of_key = series.clone();
+        let mut rows = 0;
+        for (id, grouped) in &groups {
+            let grouped = grouped.series(key);
+            rows += grouped.axis.len();
+            of_key.insert(*id, grouped);
+        }
+        let is_small = rows < ONE_PIECE && options.piece_rows.is_none();
+        let of_key_buffers = if is_small {
+            BTreeMap::new()
+        } else {
+            of_key.iter().map(|(id, s)| (*id, bare(program, s))).collect()
+        };
+        let job = Job {
+            plan,
+            code,
+            lineage: &query.lineage,
+            buffers: &of_key_buffers,
+            series: &of_key,
+            run,
+            scope,
+            part: options.part.unwrap_or(Span::new(i64::MIN, i64::MAX)),
+            texts: &dictionary.codes,
+            threads: if by_key { 1 } else { threads },
+            piece_rows: options.piece_rows,
+        };
+        let parts = if is_small { job.in_one_go() } else { job.run() };
+        parts.map(|parts| Events::of(key, parts))
+    };
+    let found: Result<Vec<Vec<Events>>, Trouble> = if by_key {
+        pool(threads).install(|| (0..keys.len()).into_par_iter().map(one).collect())
+    } else {
+        (0..keys.len()).map(one).collect()
+    };
+    let Ok(found) = found else {
+        return Ok(None);
+    };
+    let parts: Vec<Events> = found.into_iter().flatten().collect();
+    let output = merge(program, plan, &parts)?;
+    assemble(program, inputs, &key, &keys, output, &dictionary)
+}
+
+/// The key, and the field that holds it of each keyed input. `None` if its type is none that loops have, or not the same everywhere.
+fn key_columns<'a>(
+    program: &'a Program,
+    facts: &BTreeMap<StreamId, SeriesFacts>,
+) -> Option<(KeyField<'a>, Vec<(StreamId, usize)>)> {
+    let mut found: Option<KeyField> = None;
+    let mut columns = Vec::new();
+    for (id, input) in program.inputs() {
+        let Some(name) = input.key.as_deref() else {
+            continue;
+        };
+        let dtype = input.dtype.field(name)?;
+        let leaf = facts[&id].leaves.iter().position(|leaf| leaf.name == name)?;
+        if found.as_ref().is_some_and(|key| key.dtype != dtype) {
+            return None;
+        }
+        let ty = facts[&id].leaves[leaf].ty;
+        found.get_or_insert(KeyField { name, dtype, ty });
+        columns.push((id, leaf));
+    }
+    Some((found?, columns))
+}
+
+/// The columns of a stream that a plan reads.
+fn read_leaves(plan: &Plan, input: StreamId) -> Vec<usize> {
+    let sources = plan.stages.iter().flat_map(|stage| {
+        let windows = stage.windows.iter().flat_map(|w| &w.sources);
+        stage.sources.iter().chain(windows)
+    });
+    let mut leaves: Vec<usize> = sources
+        .filter_map(|source| match source {
+            Source::Leaf { stream, leaf, .. } | Source::Anchor { stream, leaf, .. } => {
+                (*stream == input).then_some(*leaf)
+            }
+            _ => None,
+        })
+        .collect();
+    let anchors = plan.stages.iter().flat_map(|stage| {
+        let of_input = stage.windows.iter().filter(|w| stage.ranges[w.range].stream == input);
+        of_input.filter_map(|w| w.anchor)
+    });
+    leaves.extend(anchors);
+    leaves
+}
+
+/// A buffer of the same events, without values: all that cutting looks at.
+fn bare(program: &Program, series: &Series) -> SnapshotBuffer {
+    let timeline = series.axis.timeline.clone();
+    SnapshotBuffer::record(timeline, Vec::new(), None, program.unit).expect("no column has another length")
+}
+
+/// The rows of a keyed input, those of one key together and in order.
+struct Grouped {
+    /// What holds for every key.
+    axis: AxisFacts,
+    /// The rows as they were.
+    rows: Vec<u32>,
+    /// Where in `rows` each key begins, and the end.
+    bounds: Vec<u32>,
+    ends: ScalarBuffer<i64>,
+    /// Unless all events have one length.
+    starts: Option<ScalarBuffer<i64>>,
+    leaves: Vec<Leaf>,
+}
+
+impl Grouped {
+    fn new(buffer: &SnapshotBuffer, series: &Series, ids: &Ids, keys: usize) -> Self {
+        let Ids::Listed(ids) = ids else {
+            unreachable!("numbered keys are listed")
+        };
+        let mut bounds = vec![0u32; keys + 1];
+        for id in ids {
+            bounds[*id as usize + 1] += 1;
+        }
+        for key in 0..keys {
+            bounds[key + 1] += bounds[key];
+        }
+        let mut next = bounds.clone();
+        let mut rows = vec![0u32; ids.len()];
+        for (row, id) in ids.iter().enumerate() {
+            let at = &mut next[*id as usize];
+            rows[*at as usize] = row as u32;
+            *at += 1;
+        }
+        let timeline = buffer.timeline();
+        let gather = |times: &ScalarBuffer<i64>| rows.iter().map(|row| times[*row as usize]).collect();
+        let ends: ScalarBuffer<i64> = gather(series.axis.ends());
+        let length = match timeline.spans() {
+            Spans::Fixed(length) => Some(*length),
+            _ => None,
+        };
+        let starts: Option<ScalarBuffer<i64>> =
+            length.is_none().then(|| gather(&timeline.starts()));
+        let mut this = Self {
+            axis: AxisFacts {
+                regular: None,
+                length,
+                disjoint: false,
+                ordered: false,
+            },
+            rows,
+            bounds,
+            ends,
+            starts,
+            leaves: Vec::new(),
+        };
+        this.axis.disjoint = this.is_disjoint();
+        this.axis.ordered = this.axis.disjoint || length.is_some();
+        this.axis.regular = this.regular();
+        this
+    }
+
+    fn range(&self, key: usize) -> std::ops::Range<usize> {
+        self.bounds[key] as usize..self.bounds[key + 1] as usize
+    }
+
+    fn keys(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
+        (0..self.bounds.len() - 1).map(|key| self.range(key))
+    }
+
+    fn is_disjoint(&self) -> bool {
+        self.keys().all(|rows| {
+            let ends = &self.ends[rows.clone()];
+            match (&self.starts, self.axis.length) {
+                (Some(starts), _) => starts[rows].iter().skip(1).zip(ends).all(|(s, e)| s >= e),
+                (None, length) => {
+                    let length = length.unwrap_or(1);
+                    ends.windows(2).all(|w| w[1].saturating_sub(w[0]) >= length)
+                }
+            }
+        })
+    }
+
+    /// The period and phase that the ends of every key have.
+    fn regular(&self) -> Option<Regular> {
+        self.axis.length?;
+        let gap = |rows: std::ops::Range<usize>| {
+            let ends = &self.ends[rows];
+            ends.get(1)?.checked_sub(ends[0]).filter(|gap| *gap > 0)
+        };
+        let period = self.keys().find_map(gap)?;
+        let regular = Regular::new(period, *self.ends.first()?);
+        let fits = self.keys().all(|rows| {
+            let ends = &self.ends[rows];
+            ends.first().is_none_or(|end| Regular::new(period, *end) == regular)
+                && ends.windows(2).all(|w| w[1].checked_sub(w[0]) == Some(period))
+        });
+        fits.then_some(regular)
+    }
+
+    /// Groups the columns that are read. The others stay as they are.
+    fn gather(&mut self, series: &Series, read: &[usize]) {
+        let rows = UInt32Array::from(std::mem::take(&mut self.rows));
+        let leaf = |(i, leaf): (usize, &Leaf)| {
+            if !read.contains(&i) {
+                return leaf.clone();
+            }
+            let array = leaf.to_array(&plain(leaf.ty));
+            let array = take(&array, &rows, None).expect("rows of the column");
+            Leaf::of_array(&array, leaf.ty)
+        };
+        self.leaves = series.leaves.iter().enumerate().map(leaf).collect();
+    }
+
+    /// The rows of a key.
+    fn series(&self, key: usize) -> Series {
+        let rows = self.range(key);
+        let ends = self.ends.slice(rows.start, rows.len());
+        let timeline = match (&self.starts, self.axis.length, self.axis.regular) {
+            (Some(starts), ..) => Timeline::intervals(starts.slice(rows.start, rows.len()), ends),
+            (None, Some(length), Some(regular)) => {
+                let first = ends.first().copied().unwrap_or(regular.phase);
+                Timeline::regular(first, regular.period, rows.len(), Spans::Fixed(length))
+            }
+            (None, length, _) => Timeline::explicit(ends, Spans::Fixed(length.unwrap_or(1))),
+        };
+        let leaves = self.leaves.iter();
+        Series {
+            axis: Arc::new(Axis::new(timeline, Vec::new())),
+            leaves: leaves.map(|leaf| leaf.slice(rows.start, rows.len()).aligned()).collect(),
+            present: None,
+        }
+    }
+}
+
+/// An Arrow type with elements like those of a register.
+pub(crate) fn plain(ty: Ty) -> DataType {
+    match ty {
+        Ty::Bool => DataType::Boolean,
+        Ty::I8 => DataType::Int8,
+        Ty::I16 => DataType::Int16,
+        Ty::I32 => DataType::Int32,
+        Ty::I64 => DataType::Int64,
+        Ty::U8 => DataType::UInt8,
+        Ty::U16 => DataType::UInt16,
+        Ty::U32 => DataType::UInt32,
+        Ty::U64 => DataType::UInt64,
+        Ty::F32 => DataType::Float32,
+        Ty::F64 => DataType::Float64,
+    }
+}
+
+/// What one key gives.
+struct Events {
+    key: u32,
+    series: Series,
+    /// The rows that are events; `None` if all are.
+    rows: Option<Vec<u32>>,
+}
+
+impl Events {
+    /// Those parts that have events; of the first key at least one, for the types.
+    fn of(key: usize, parts: Vec<Series>) -> Vec<Self> {
+        let mut events: Vec<Self> = parts
+            .into_iter()
+            .map(|series| Self {
+                key: key as u32,
+                rows: series.presence().map(|p| p.set_indices_u32().collect()),
+                series,
+            })
+            .collect();
+        let keep = usize::from(key == 0);
+        let mut at = 0;
+        events.retain(|part| {
+            at += 1;
+            at <= keep || part.len() > 0
+        });
+        events
+    }
+
+    fn len(&self) -> usize {
+        self.rows.as_ref().map_or(self.series.axis.len(), Vec::len)
+    }
+}
+
+/// All events by end, then key, then order within the key.
+fn merge(program: &Program, plan: &Plan, parts: &[Events]) -> Result<Output, Error> {
+    let stage = plan.stages.last().expect("a plan has stages");
+    let mut rows: Vec<(i64, u32, u32)> = Vec::with_capacity(parts.iter().map(Events::len).sum());
+    for (number, part) in parts.iter().enumerate() {
+        let ends = part.series.axis.ends();
+        let row = |row: u32| (ends[row as usize], number as u32, row);
+        match &part.rows {
+            Some(kept) => rows.extend(kept.iter().copied().map(row)),
+            None => rows.extend((0..ends.len() as u32).map(row)),
+        }
+    }
+    // Stable: keys come in order, and their events too.
+    rows.sort_by_key(|(end, ..)| *end);
+    let timelines: Vec<&Timeline> = parts.iter().map(|p| &p.series.axis.timeline).collect();
+    let length = timelines.first().and_then(|t| match t.spans() {
+        Spans::Fixed(length) => Some(*length),
+        _ => None,
+    });
+    let length = length.filter(|d| {
+        timelines.iter().all(|t| matches!(t.spans(), Spans::Fixed(length) if length == d))
+    });
+    let ends = rows.iter().map(|(end, ..)| *end).collect();
+    let timeline = if let Some(length) = length {
+        Timeline::explicit(ends, Spans::Fixed(length))
+    } else {
+        let start = |(_, part, row): &(i64, u32, u32)| timelines[*part as usize].start(*row as usize);
+        Timeline::intervals(rows.iter().map(start).collect(), ends)
+    };
+    let ids = rows.iter().map(|(_, part, _)| parts[*part as usize].key).collect();
+    let indices: Vec<(usize, usize)> =
+        rows.iter().map(|(_, part, row)| (*part as usize, *row as usize)).collect();
+    let types: Vec<DataType> = leaf_types(program.stream_dtype(stage.stream));
+    let mut leaves = Vec::with_capacity(types.len());
+    for (leaf, data_type) in types.iter().enumerate() {
+        let arrays = parts.iter().map(|p| p.series.leaves[leaf].to_array(data_type));
+        let arrays: Vec<ArrayRef> = arrays.collect();
+        let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+        let merged = interleave(&arrays, &indices);
+        leaves.push(merged.map_err(|e| Error::Internal(e.to_string()))?);
+    }
+    Ok(Output {
+        timeline,
+        ids,
+        leaves,
+    })
+}
+
+/// The Arrow types of a value's leaves, those of strings as codes.
+pub(crate) fn leaf_types(dtype: &DType) -> Vec<DataType> {
+    let leaf = |dtype: &DType| {
+        if is_text(dtype) {
+            DataType::UInt32
+        } else {
+            to_arrow(dtype)
+        }
+    };
+    match dtype {
+        DType::Record(fields) => fields.iter().map(|f| leaf(&f.dtype)).collect(),
+        dtype => vec![leaf(dtype)],
+    }
+}
+
+/// The output as a buffer, with its key. `None` if a field named like the key is not the key, which the interpreter reports.
+pub(crate) fn assemble(
+    program: &Program,
+    inputs: &BTreeMap<String, SnapshotBuffer>,
+    key: &KeyField,
+    keys: &Keys,
+    output: Output,
+    dictionary: &Dictionary,
+) -> Result<Option<SnapshotBuffer>, Error> {
+    let dtype = program.stream_dtype(program.output);
+    let name = program.streams[program.output].name();
+    let fields: Vec<(&str, &DType)> = match dtype {
+        DType::Record(fields) => fields.iter().map(|f| (f.name.as_str(), &f.dtype)).collect(),
+        dtype => vec![(name, dtype)],
+    };
+    let mut columns = Vec::with_capacity(fields.len() + 1);
+    let field = matches!(dtype, DType::Record(_))
+        .then(|| fields.iter().position(|(name, _)| *name == key.name))
+        .flatten();
+    if let Some(field) = field {
+        let column = Leaf::of_array(&output.leaves[field], key.ty);
+        if fields[field].1 != key.dtype || !keys.are(&column, &output.ids) {
+            return Ok(None);
+        }
+    } else {
+        let column = keys.column(output.ids, key.ty, key.dtype, dictionary);
+        columns.push(Column::new(key.name, column));
+    }
+    for ((name, dtype), array) in fields.into_iter().zip(output.leaves) {
+        let array = if is_text(dtype) {
+            dictionary.decode(array.as_primitive())
+        } else {
+            array
+        };
+        columns.push(Column::new(name, array));
+    }
+    let output = SnapshotBuffer::record(output.timeline, columns, None, program.unit)
+        .map_err(|e| Error::Internal(e.to_string()))?;
+    Ok(Some(tilt_interp::with_time_of(program, inputs, output)))
+}
