@@ -23,6 +23,7 @@ use crate::{
     plan::{Plan, Source},
     query::{Inner, Prepared, RunOptions},
     run::Trouble,
+    scatter,
     series::{Axis, Leaf, Series},
     text::{Dictionary, is_text},
 };
@@ -79,76 +80,182 @@ pub(crate) fn run(
         .iter()
         .map(|(id, buffer)| (*id, input_series(program, *id, buffer, &dictionary)))
         .collect();
-    let leaves: Vec<&Leaf> = columns.iter().map(|(id, leaf)| &series[id].leaves[*leaf]).collect();
-    let (keys, ids) = Keys::number(&leaves);
-    if keys.len() == 0 {
-        return Ok(None);
+    let run = Run {
+        query,
+        inputs,
+        buffers,
+        facts,
+        series,
+        dictionary,
+        key,
+        columns,
+        span: run,
+        options,
+    };
+    match run.in_one_pass()? {
+        Some(output) => Ok(Some(output)),
+        None => run.by_key(),
     }
-    let mut groups = BTreeMap::new();
-    for ((id, _), ids) in columns.iter().zip(&ids) {
-        let grouped = Grouped::new(&buffers[id], &series[id], ids, keys.len());
-        let input = program.streams[*id].as_input().expect("an input");
-        if input.overlap == Overlap::Disjoint && !grouped.axis.disjoint {
+}
+
+/// A keyed run.
+struct Run<'a> {
+    query: &'a Inner,
+    inputs: &'a BTreeMap<String, SnapshotBuffer>,
+    buffers: &'a BTreeMap<StreamId, SnapshotBuffer>,
+    /// Of all rows together.
+    facts: BTreeMap<StreamId, SeriesFacts>,
+    series: BTreeMap<StreamId, Series>,
+    dictionary: Dictionary,
+    key: KeyField<'a>,
+    /// The field that holds the key of each keyed input.
+    columns: Vec<(StreamId, usize)>,
+    span: Span,
+    options: &'a RunOptions,
+}
+
+impl Run<'_> {
+    fn part(&self) -> Span {
+        self.options.part.unwrap_or(Span::new(i64::MIN, i64::MAX))
+    }
+
+    fn threads(&self) -> usize {
+        self.options.threads.unwrap_or_else(default_threads)
+    }
+
+    fn assemble(&self, keys: &Keys, output: Output) -> Result<Option<SnapshotBuffer>, Error> {
+        let program = &self.query.program;
+        assemble(program, self.inputs, &self.key, keys, output, &self.dictionary)
+    }
+
+    /// All keys side by side, if the program is windows over points that do not ask for their order.
+    fn in_one_pass(&self) -> Result<Option<SnapshotBuffer>, Error> {
+        let program = &self.query.program;
+        let ([(id, leaf)], Some(input)) = (&self.columns[..], scatter::may_apply(program)) else {
+            return Ok(None);
+        };
+        let declared = program.streams[input].as_input().expect("an input");
+        let (buffer, series) = (&self.buffers[id], &self.series[id]);
+        if input != *id || !matches!(buffer.timeline().spans(), Spans::Fixed(1)) {
             return Ok(None);
         }
+        let is_disjoint = declared.overlap == Overlap::Disjoint;
+        let mut facts = self.facts.clone();
         if let Some(facts) = facts.get_mut(id) {
-            facts.axis = grouped.axis.clone();
+            facts.axis = AxisFacts {
+                regular: None,
+                length: Some(1),
+                disjoint: is_disjoint,
+                ordered: true,
+            };
         }
-        groups.insert(*id, grouped);
-    }
-    let prepared = query.prepare(&facts, options.backend);
-    let Prepared::Loops { plan, code } = &*prepared else {
-        return Ok(None);
-    };
-    let Some(scope) = scope(program, plan, run) else {
-        return Ok(None);
-    };
-    for (id, grouped) in &mut groups {
-        grouped.gather(&series[id], &read_leaves(plan, *id));
-    }
-    let threads = options.threads.unwrap_or_else(default_threads);
-    let by_key = threads > 1 && keys.len() >= 2 * threads;
-    let one = |key: usize| {
-        let mut of_key = series.clone();
-        let mut rows = 0;
-        for (id, grouped) in &groups {
-            let grouped = grouped.series(key);
-            rows += grouped.axis.len();
-            of_key.insert(*id, grouped);
-        }
-        let is_small = rows < ONE_PIECE && options.piece_rows.is_none();
-        let of_key_buffers = if is_small {
-            BTreeMap::new()
-        } else {
-            of_key.iter().map(|(id, s)| (*id, bare(program, s))).collect()
+        let prepared = self.query.prepare(&facts, self.options.backend);
+        let Prepared::Loops { plan, code } = &*prepared else {
+            return Ok(None);
         };
-        let job = Job {
+        let Some(scatter) = &plan.scatter else {
+            return Ok(None);
+        };
+        let (keys, ids) = Keys::number_quickly(&series.leaves[*leaf]);
+        if is_disjoint && buffer.is_bag() && !ids.differ_at_equal(series.axis.ends(), keys.len()) {
+            return Ok(None);
+        }
+        let job = scatter::Job {
+            program,
             plan,
+            scatter,
             code,
-            lineage: &query.lineage,
-            buffers: &of_key_buffers,
-            series: &of_key,
-            run,
-            scope,
-            part: options.part.unwrap_or(Span::new(i64::MIN, i64::MAX)),
-            texts: &dictionary.codes,
-            threads: if by_key { 1 } else { threads },
-            piece_rows: options.piece_rows,
+            series,
+            keys: &keys,
+            ids: &ids,
+            run: self.span,
+            part: self.part(),
+            texts: &self.dictionary.codes,
+            threads: self.threads(),
         };
-        let parts = if is_small { job.in_one_go() } else { job.run() };
-        parts.map(|parts| Events::of(key, parts))
-    };
-    let found: Result<Vec<Vec<Events>>, Trouble> = if by_key {
-        pool(threads).install(|| (0..keys.len()).into_par_iter().map(one).collect())
-    } else {
-        (0..keys.len()).map(one).collect()
-    };
-    let Ok(found) = found else {
-        return Ok(None);
-    };
-    let parts: Vec<Events> = found.into_iter().flatten().collect();
-    let output = merge(program, plan, &parts)?;
-    assemble(program, inputs, &key, &keys, output, &dictionary)
+        match job.run() {
+            Some(output) => self.assemble(&keys, output),
+            None => Ok(None),
+        }
+    }
+
+    /// One key after the other, or side by side on threads.
+    fn by_key(&self) -> Result<Option<SnapshotBuffer>, Error> {
+        let (program, series, options) = (&self.query.program, &self.series, self.options);
+        let columns = self.columns.iter();
+        let leaves: Vec<&Leaf> = columns.map(|(id, leaf)| &series[id].leaves[*leaf]).collect();
+        let (keys, ids) = Keys::number(&leaves);
+        if keys.len() == 0 {
+            return Ok(None);
+        }
+        let mut facts = self.facts.clone();
+        let mut groups = BTreeMap::new();
+        for ((id, _), ids) in self.columns.iter().zip(&ids) {
+            let grouped = Grouped::new(&self.buffers[id], &series[id], ids, keys.len());
+            let input = program.streams[*id].as_input().expect("an input");
+            if input.overlap == Overlap::Disjoint && !grouped.axis.disjoint {
+                return Ok(None);
+            }
+            if let Some(facts) = facts.get_mut(id) {
+                facts.axis = grouped.axis.clone();
+            }
+            groups.insert(*id, grouped);
+        }
+        let prepared = self.query.prepare(&facts, options.backend);
+        let Prepared::Loops { plan, code } = &*prepared else {
+            return Ok(None);
+        };
+        let Some(scope) = scope(program, plan, self.span) else {
+            return Ok(None);
+        };
+        for (id, grouped) in &mut groups {
+            grouped.gather(&series[id], &read_leaves(plan, *id));
+        }
+        let threads = self.threads();
+        let by_key = threads > 1 && keys.len() >= 2 * threads;
+        let one = |key: usize| {
+            let mut of_key = series.clone();
+            let mut rows = 0;
+            for (id, grouped) in &groups {
+                let grouped = grouped.series(key);
+                rows += grouped.axis.len();
+                of_key.insert(*id, grouped);
+            }
+            let is_small = rows < ONE_PIECE && options.piece_rows.is_none();
+            let buffers = if is_small {
+                BTreeMap::new()
+            } else {
+                let bare = |(id, series): (&StreamId, &Series)| (*id, bare(program, series));
+                of_key.iter().map(bare).collect()
+            };
+            let job = Job {
+                plan,
+                code,
+                lineage: &self.query.lineage,
+                buffers: &buffers,
+                series: &of_key,
+                run: self.span,
+                scope,
+                part: self.part(),
+                texts: &self.dictionary.codes,
+                threads: if by_key { 1 } else { threads },
+                piece_rows: options.piece_rows,
+            };
+            let parts = if is_small { job.in_one_go() } else { job.run() };
+            parts.map(|parts| Events::of(key, parts))
+        };
+        let found: Result<Vec<Vec<Events>>, Trouble> = if by_key {
+            pool(threads).install(|| (0..keys.len()).into_par_iter().map(one).collect())
+        } else {
+            (0..keys.len()).map(one).collect()
+        };
+        let Ok(found) = found else {
+            return Ok(None);
+        };
+        let parts: Vec<Events> = found.into_iter().flatten().collect();
+        let output = merge(program, plan, &parts)?;
+        self.assemble(&keys, output)
+    }
 }
 
 /// The key, and the field that holds it of each keyed input. `None` if its type is none that loops have, or not the same everywhere.

@@ -217,6 +217,21 @@ impl Ids {
     }
 }
 
+impl Ids {
+    /// Whether no two rows have the same key and the same stamp; stamps do not decrease.
+    pub(crate) fn differ_at_equal(&self, stamps: &[i64], keys: usize) -> bool {
+        let mut last = vec![i64::MIN; keys];
+        let mut ids = [0; BLOCK];
+        (0..stamps.len()).step_by(BLOCK).all(|start| {
+            let block = start..stamps.len().min(start + BLOCK);
+            self.read(block.clone(), &mut ids);
+            ids.iter().zip(&stamps[block]).all(|(id, stamp)| {
+                std::mem::replace(&mut last[*id as usize], *stamp) != *stamp
+            })
+        })
+    }
+}
+
 /// The least and the greatest word of a column, nulls aside.
 fn extent(column: &Leaf) -> Option<(u64, u64)> {
     let mut found = (u64::MAX, 0);

@@ -32,6 +32,7 @@ mod range;
 mod reads;
 mod run;
 mod scan;
+mod scatter;
 mod series;
 mod text;
 mod view;

@@ -167,6 +167,10 @@ impl Scratch {
 /// Types of which any bits are a value.
 pub(crate) trait Plain: Copy {}
 impl Plain for u8 {}
+impl Plain for u16 {}
 impl Plain for u32 {}
 impl Plain for u64 {}
+impl Plain for i8 {}
+impl Plain for i16 {}
+impl Plain for i32 {}
 impl Plain for i64 {}

@@ -14,6 +14,7 @@ use tilt_ir::{Clock, Edge, Id, Overlap, Program, Source as ClockSource, StreamId
 use crate::{
     facts::{AxisFacts, LeafFacts, SeriesFacts},
     reads::StageReads,
+    scatter::{self, ScatterPlan},
     window::{RangePlan, WindowPlan},
 };
 
@@ -26,6 +27,8 @@ pub(crate) struct Plan {
     pub(crate) slack: Option<i64>,
     /// Where the rows of the output come from.
     pub(crate) root: Root,
+    /// How windows by key are computed in one pass over the rows of all keys, if they can be.
+    pub(crate) scatter: Option<ScatterPlan>,
 }
 
 /// Where rows come from, through all stages that share them.
@@ -183,7 +186,9 @@ pub(crate) fn plan(
     if stages.last().is_none_or(|stage| stage.stream != program.output) {
         return Err(Unsupported("an output that is an input".into()));
     }
+    let scatter = scatter::plan(program, &stages, &mut planner.loops);
     Ok(Plan {
+        scatter,
         slack: slack(program),
         root: root(&stages, program.output),
         stages,
