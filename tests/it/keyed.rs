@@ -172,6 +172,7 @@ fn points(kind: KeyKind, n: usize, random: &mut Random) -> Vec<Event> {
 
 /// Bodies of windows by key, over `~e: {k, v: i64, x: f64, b: bool}`.
 const QUERIES: [&str; 16] = [
+    // In one pass: the first eleven.
     "~y[t every 10] = reduce len ~e[t-10 : t]  output ~y",
     "~p[t] = if ~e[t].v > 0 then ~e[t].v else null  ~y[t every 10] = reduce len ~p[t-10 : t]  output ~y",
     "~p[t] = if ~e[t].v > 5000 then ~e[t].v else null  ~y[t every 10] = reduce sum ~p[t-10 : t]  output ~y",
@@ -191,6 +192,18 @@ const QUERIES: [&str; 16] = [
     "~p[t] = ~e[t].x  ~y[t] = reduce mean ~p[t-12 : t]  output ~y",
     "~y[t] = {k: ~e[t].k, v: ~e[t].v}  output ~y",
 ];
+
+#[test]
+fn windows_by_key_that_do_not_ask_for_the_order_take_one_pass() {
+    for (number, text) in QUERIES.iter().enumerate() {
+        let text = format!(
+            "query q unit tick {{ input ~e: {{k: i32, v: i64, x: f64, b: bool}} point key k overlap bag  {text} }}"
+        );
+        let plan = Query::parse(&text).expect("a query").compile().expect("compiles").explain();
+        let how = if number < 11 { "keys: all in one pass" } else { "keys: one after the other" };
+        assert!(plan.contains(how), "{how}\n{plan}");
+    }
+}
 
 #[test]
 fn windows_by_key_agree_with_the_oracle() {
