@@ -35,7 +35,9 @@ fn difference(
 ) -> Option<String> {
     let right = events_of(expected).expect("a buffer of events");
     for optimize in [false, true] {
-        let query = Query::new(program.clone()).expect("verified").optimize(optimize);
+        let query = Query::new(program.clone())
+            .expect("verified")
+            .optimize(optimize);
         let compiled = query.compile().expect("compiles");
         for (backend, threads, rows) in WAYS {
             let mut asked = RunOptions::default()
@@ -62,7 +64,9 @@ fn difference(
 fn is_same(found: &SnapshotBuffer, expected: &SnapshotBuffer, right: &[Event]) -> bool {
     let columns = |b: &SnapshotBuffer| -> Vec<_> {
         let columns = b.columns().iter();
-        columns.map(|c| (c.name().to_owned(), c.array().data_type().clone())).collect()
+        columns
+            .map(|c| (c.name().to_owned(), c.array().data_type().clone()))
+            .collect()
     };
     let events = events_of(found).expect("a buffer of events");
     columns(found) == columns(expected)
@@ -96,7 +100,10 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, n: i64) -> i64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) as i64).rem_euclid(n)
     }
 }
@@ -199,8 +206,16 @@ fn windows_by_key_that_do_not_ask_for_the_order_take_one_pass() {
         let text = format!(
             "query q unit tick {{ input ~e: {{k: i32, v: i64, x: f64, b: bool}} point key k overlap bag  {text} }}"
         );
-        let plan = Query::parse(&text).expect("a query").compile().expect("compiles").explain();
-        let how = if number < 11 { "keys: all in one pass" } else { "keys: one after the other" };
+        let plan = Query::parse(&text)
+            .expect("a query")
+            .compile()
+            .expect("compiles")
+            .explain();
+        let how = if number < 11 {
+            "keys: all in one pass"
+        } else {
+            "keys: one after the other"
+        };
         assert!(plan.contains(how), "{how}\n{plan}");
     }
 }
@@ -221,8 +236,12 @@ fn windows_by_key_agree_with_the_oracle() {
                 let arrays = buffers(&program, &inputs);
                 let part = Some(Span::new(-5, 203));
                 for part in [None, part] {
-                    let options = Options { part, ..Options::default() };
-                    let expected = run_buffers(&program, &arrays, &options).unwrap_or_else(|e| panic!("{e}\n{text}"));
+                    let options = Options {
+                        part,
+                        ..Options::default()
+                    };
+                    let expected = run_buffers(&program, &arrays, &options)
+                        .unwrap_or_else(|e| panic!("{e}\n{text}"));
                     if let Some(difference) = difference(&program, &arrays, &options, &expected) {
                         panic!("{kind:?} {part:?}\n{}{difference}", format_inputs(&inputs));
                     }

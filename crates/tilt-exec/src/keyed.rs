@@ -3,12 +3,11 @@
 //! Rows of keyed inputs are grouped by one stable counting sort and one gather for each column that is read; a key's series is a slice of
 //! that. The plan is made once, for what holds for every key. Results are merged by end, then key.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
-use arrow_array::{Array, ArrayRef, UInt32Array, cast::AsArray};
-use arrow_buffer::ScalarBuffer;
+use arrow_array::{Array, ArrayRef, cast::AsArray};
 use arrow_schema::DataType;
-use arrow_select::{interleave::interleave, take::take};
+use arrow_select::interleave::interleave;
 use rayon::prelude::*;
 use tilt_codegen::lir::Ty;
 use tilt_data::{Column, SnapshotBuffer, Spans, Timeline, dtype::to_arrow};
@@ -17,16 +16,19 @@ use tilt_ir::{DType, Overlap, Program, Span, StreamId};
 use crate::{
     error::Error,
     execute::{default_threads, input_series, scope},
-    facts::{AxisFacts, Regular, SeriesFacts},
-    keys::{Ids, Keys},
+    facts::{AxisFacts, SeriesFacts},
+    keyed::grouped::Grouped,
+    keys::Keys,
     pieces::{Job, pool},
     plan::{Plan, Source},
     query::{Inner, Prepared, RunOptions},
     run::Trouble,
     scatter,
-    series::{Axis, Leaf, Series},
+    series::{Leaf, Series},
     text::{Dictionary, is_text},
 };
+
+mod grouped;
 
 /// A key with fewer rows is computed as one piece.
 const ONE_PIECE: usize = 1 << 16;
@@ -56,7 +58,10 @@ pub(crate) fn run(
     options: &RunOptions,
 ) -> Result<Option<SnapshotBuffer>, Error> {
     let program = &query.program;
-    let inside = |b: &SnapshotBuffer| b.hull().is_none_or(|h| h.start >= run.start && h.end <= run.end);
+    let inside = |b: &SnapshotBuffer| {
+        b.hull()
+            .is_none_or(|h| h.start >= run.start && h.end <= run.end)
+    };
     if !buffers.values().all(inside) {
         return Ok(None);
     }
@@ -125,7 +130,14 @@ impl Run<'_> {
 
     fn assemble(&self, keys: &Keys, output: Output) -> Result<Option<SnapshotBuffer>, Error> {
         let program = &self.query.program;
-        assemble(program, self.inputs, &self.key, keys, output, &self.dictionary)
+        assemble(
+            program,
+            self.inputs,
+            &self.key,
+            keys,
+            output,
+            &self.dictionary,
+        )
     }
 
     /// All keys side by side, if the program is windows over points that do not ask for their order.
@@ -183,7 +195,9 @@ impl Run<'_> {
     fn by_key(&self) -> Result<Option<SnapshotBuffer>, Error> {
         let (program, series, options) = (&self.query.program, &self.series, self.options);
         let columns = self.columns.iter();
-        let leaves: Vec<&Leaf> = columns.map(|(id, leaf)| &series[id].leaves[*leaf]).collect();
+        let leaves: Vec<&Leaf> = columns
+            .map(|(id, leaf)| &series[id].leaves[*leaf])
+            .collect();
         let (keys, ids) = Keys::number(&leaves);
         if keys.len() == 0 {
             return Ok(None);
@@ -270,7 +284,10 @@ fn key_columns<'a>(
             continue;
         };
         let dtype = input.dtype.field(name)?;
-        let leaf = facts[&id].leaves.iter().position(|leaf| leaf.name == name)?;
+        let leaf = facts[&id]
+            .leaves
+            .iter()
+            .position(|leaf| leaf.name == name)?;
         if found.as_ref().is_some_and(|key| key.dtype != dtype) {
             return None;
         }
@@ -296,7 +313,10 @@ fn read_leaves(plan: &Plan, input: StreamId) -> Vec<usize> {
         })
         .collect();
     let anchors = plan.stages.iter().flat_map(|stage| {
-        let of_input = stage.windows.iter().filter(|w| stage.ranges[w.range].stream == input);
+        let of_input = stage
+            .windows
+            .iter()
+            .filter(|w| stage.ranges[w.range].stream == input);
         of_input.filter_map(|w| w.anchor)
     });
     leaves.extend(anchors);
@@ -306,158 +326,8 @@ fn read_leaves(plan: &Plan, input: StreamId) -> Vec<usize> {
 /// A buffer of the same events, without values: all that cutting looks at.
 fn bare(program: &Program, series: &Series) -> SnapshotBuffer {
     let timeline = series.axis.timeline.clone();
-    SnapshotBuffer::record(timeline, Vec::new(), None, program.unit).expect("no column has another length")
-}
-
-/// The rows of a keyed input, those of one key together and in order.
-struct Grouped {
-    /// What holds for every key.
-    axis: AxisFacts,
-    /// The rows as they were.
-    rows: Vec<u32>,
-    /// Where in `rows` each key begins, and the end.
-    bounds: Vec<u32>,
-    ends: ScalarBuffer<i64>,
-    /// Unless all events have one length.
-    starts: Option<ScalarBuffer<i64>>,
-    leaves: Vec<Leaf>,
-}
-
-impl Grouped {
-    fn new(buffer: &SnapshotBuffer, series: &Series, ids: &Ids, keys: usize) -> Self {
-        let Ids::Listed(ids) = ids else {
-            unreachable!("numbered keys are listed")
-        };
-        let mut bounds = vec![0u32; keys + 1];
-        for id in ids {
-            bounds[*id as usize + 1] += 1;
-        }
-        for key in 0..keys {
-            bounds[key + 1] += bounds[key];
-        }
-        let mut next = bounds.clone();
-        let mut rows = vec![0u32; ids.len()];
-        for (row, id) in ids.iter().enumerate() {
-            let at = &mut next[*id as usize];
-            rows[*at as usize] = row as u32;
-            *at += 1;
-        }
-        let timeline = buffer.timeline();
-        let gather = |times: &ScalarBuffer<i64>| rows.iter().map(|row| times[*row as usize]).collect();
-        let ends: ScalarBuffer<i64> = gather(series.axis.ends());
-        let length = match timeline.spans() {
-            Spans::Fixed(length) => Some(*length),
-            _ => None,
-        };
-        let starts: Option<ScalarBuffer<i64>> =
-            length.is_none().then(|| gather(&timeline.starts()));
-        let mut this = Self {
-            axis: AxisFacts {
-                regular: None,
-                length,
-                disjoint: false,
-                ordered: false,
-            },
-            rows,
-            bounds,
-            ends,
-            starts,
-            leaves: Vec::new(),
-        };
-        this.axis.disjoint = this.is_disjoint();
-        this.axis.ordered = this.axis.disjoint || length.is_some();
-        this.axis.regular = this.regular();
-        this
-    }
-
-    fn range(&self, key: usize) -> std::ops::Range<usize> {
-        self.bounds[key] as usize..self.bounds[key + 1] as usize
-    }
-
-    fn keys(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
-        (0..self.bounds.len() - 1).map(|key| self.range(key))
-    }
-
-    fn is_disjoint(&self) -> bool {
-        self.keys().all(|rows| {
-            let ends = &self.ends[rows.clone()];
-            match (&self.starts, self.axis.length) {
-                (Some(starts), _) => starts[rows].iter().skip(1).zip(ends).all(|(s, e)| s >= e),
-                (None, length) => {
-                    let length = length.unwrap_or(1);
-                    ends.windows(2).all(|w| w[1].saturating_sub(w[0]) >= length)
-                }
-            }
-        })
-    }
-
-    /// The period and phase that the ends of every key have.
-    fn regular(&self) -> Option<Regular> {
-        self.axis.length?;
-        let gap = |rows: std::ops::Range<usize>| {
-            let ends = &self.ends[rows];
-            ends.get(1)?.checked_sub(ends[0]).filter(|gap| *gap > 0)
-        };
-        let period = self.keys().find_map(gap)?;
-        let regular = Regular::new(period, *self.ends.first()?);
-        let fits = self.keys().all(|rows| {
-            let ends = &self.ends[rows];
-            ends.first().is_none_or(|end| Regular::new(period, *end) == regular)
-                && ends.windows(2).all(|w| w[1].checked_sub(w[0]) == Some(period))
-        });
-        fits.then_some(regular)
-    }
-
-    /// Groups the columns that are read. The others stay as they are.
-    fn gather(&mut self, series: &Series, read: &[usize]) {
-        let rows = UInt32Array::from(std::mem::take(&mut self.rows));
-        let leaf = |(i, leaf): (usize, &Leaf)| {
-            if !read.contains(&i) {
-                return leaf.clone();
-            }
-            let array = leaf.to_array(&plain(leaf.ty));
-            let array = take(&array, &rows, None).expect("rows of the column");
-            Leaf::of_array(&array, leaf.ty)
-        };
-        self.leaves = series.leaves.iter().enumerate().map(leaf).collect();
-    }
-
-    /// The rows of a key.
-    fn series(&self, key: usize) -> Series {
-        let rows = self.range(key);
-        let ends = self.ends.slice(rows.start, rows.len());
-        let timeline = match (&self.starts, self.axis.length, self.axis.regular) {
-            (Some(starts), ..) => Timeline::intervals(starts.slice(rows.start, rows.len()), ends),
-            (None, Some(length), Some(regular)) => {
-                let first = ends.first().copied().unwrap_or(regular.phase);
-                Timeline::regular(first, regular.period, rows.len(), Spans::Fixed(length))
-            }
-            (None, length, _) => Timeline::explicit(ends, Spans::Fixed(length.unwrap_or(1))),
-        };
-        let leaves = self.leaves.iter();
-        Series {
-            axis: Arc::new(Axis::new(timeline, Vec::new())),
-            leaves: leaves.map(|leaf| leaf.slice(rows.start, rows.len()).aligned()).collect(),
-            present: None,
-        }
-    }
-}
-
-/// An Arrow type with elements like those of a register.
-pub(crate) fn plain(ty: Ty) -> DataType {
-    match ty {
-        Ty::Bool => DataType::Boolean,
-        Ty::I8 => DataType::Int8,
-        Ty::I16 => DataType::Int16,
-        Ty::I32 => DataType::Int32,
-        Ty::I64 => DataType::Int64,
-        Ty::U8 => DataType::UInt8,
-        Ty::U16 => DataType::UInt16,
-        Ty::U32 => DataType::UInt32,
-        Ty::U64 => DataType::UInt64,
-        Ty::F32 => DataType::Float32,
-        Ty::F64 => DataType::Float64,
-    }
+    SnapshotBuffer::record(timeline, Vec::new(), None, program.unit)
+        .expect("no column has another length")
 }
 
 /// What one key gives.
@@ -513,22 +383,32 @@ fn merge(program: &Program, plan: &Plan, parts: &[Events]) -> Result<Output, Err
         _ => None,
     });
     let length = length.filter(|d| {
-        timelines.iter().all(|t| matches!(t.spans(), Spans::Fixed(length) if length == d))
+        timelines
+            .iter()
+            .all(|t| matches!(t.spans(), Spans::Fixed(length) if length == d))
     });
     let ends = rows.iter().map(|(end, ..)| *end).collect();
     let timeline = if let Some(length) = length {
         Timeline::explicit(ends, Spans::Fixed(length))
     } else {
-        let start = |(_, part, row): &(i64, u32, u32)| timelines[*part as usize].start(*row as usize);
+        let start =
+            |(_, part, row): &(i64, u32, u32)| timelines[*part as usize].start(*row as usize);
         Timeline::intervals(rows.iter().map(start).collect(), ends)
     };
-    let ids = rows.iter().map(|(_, part, _)| parts[*part as usize].key).collect();
-    let indices: Vec<(usize, usize)> =
-        rows.iter().map(|(_, part, row)| (*part as usize, *row as usize)).collect();
+    let ids = rows
+        .iter()
+        .map(|(_, part, _)| parts[*part as usize].key)
+        .collect();
+    let indices: Vec<(usize, usize)> = rows
+        .iter()
+        .map(|(_, part, row)| (*part as usize, *row as usize))
+        .collect();
     let types: Vec<DataType> = leaf_types(program.stream_dtype(stage.stream));
     let mut leaves = Vec::with_capacity(types.len());
     for (leaf, data_type) in types.iter().enumerate() {
-        let arrays = parts.iter().map(|p| p.series.leaves[leaf].to_array(data_type));
+        let arrays = parts
+            .iter()
+            .map(|p| p.series.leaves[leaf].to_array(data_type));
         let arrays: Vec<ArrayRef> = arrays.collect();
         let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
         let merged = interleave(&arrays, &indices);

@@ -49,7 +49,10 @@ enum Words {
 pub(crate) enum Ids {
     Listed(Vec<u32>),
     /// The row's word less the first.
-    Offset { keys: Leaf, first: u64 },
+    Offset {
+        keys: Leaf,
+        first: u64,
+    },
 }
 
 impl Keys {
@@ -151,7 +154,13 @@ impl Keys {
     }
 
     /// A column of keys.
-    pub(crate) fn column(&self, ids: Vec<u32>, ty: Ty, dtype: &DType, dictionary: &Dictionary) -> ArrayRef {
+    pub(crate) fn column(
+        &self,
+        ids: Vec<u32>,
+        ty: Ty,
+        dtype: &DType,
+        dictionary: &Dictionary,
+    ) -> ArrayRef {
         let words = (0..self.len() as u32).map(|id| self.word(id));
         let nulls: NullBuffer = words.clone().map(|word| word.is_some()).collect();
         let bits = words.map(|word| word.map_or(0, |word| bits_of(word, ty)));
@@ -185,7 +194,9 @@ impl Keys {
     /// Whether each value of a column is the key with the id beside it.
     pub(crate) fn are(&self, column: &Leaf, ids: &[u32]) -> bool {
         let mut same = column.len == ids.len();
-        each(column, |row, word| same &= ids.get(row).is_some_and(|id| self.word(*id) == word));
+        each(column, |row, word| {
+            same &= ids.get(row).is_some_and(|id| self.word(*id) == word)
+        });
         same
     }
 }
@@ -225,9 +236,9 @@ impl Ids {
         (0..stamps.len()).step_by(BLOCK).all(|start| {
             let block = start..stamps.len().min(start + BLOCK);
             self.read(block.clone(), &mut ids);
-            ids.iter().zip(&stamps[block]).all(|(id, stamp)| {
-                std::mem::replace(&mut last[*id as usize], *stamp) != *stamp
-            })
+            ids.iter()
+                .zip(&stamps[block])
+                .all(|(id, stamp)| std::mem::replace(&mut last[*id as usize], *stamp) != *stamp)
         })
     }
 }
@@ -261,7 +272,9 @@ fn each(column: &Leaf, mut visit: impl FnMut(usize, Option<u64>)) {
         let block = start..column.len.min(start + BLOCK);
         words_of(column, block.clone(), &mut words);
         match &column.valid {
-            None => block.zip(&words).for_each(|(row, word)| visit(row, Some(*word))),
+            None => block
+                .zip(&words)
+                .for_each(|(row, word)| visit(row, Some(*word))),
             Some(valid) => {
                 for (row, word) in block.zip(&words) {
                     visit(row, valid.value(row).then_some(*word));
@@ -309,7 +322,13 @@ fn words_of(column: &Leaf, rows: Range<usize>, out: &mut [u64]) {
 /// The value of a word, in the low bits.
 fn bits_of(word: u64, ty: Ty) -> u64 {
     match ty {
-        Ty::F32 => word ^ if word >> 31 == 1 { 1 << 31 } else { u32::MAX.into() },
+        Ty::F32 => {
+            word ^ if word >> 31 == 1 {
+                1 << 31
+            } else {
+                u32::MAX.into()
+            }
+        }
         Ty::F64 => word ^ if word >> 63 == 1 { SIGN } else { u64::MAX },
         _ if ty.is_signed() => word ^ SIGN,
         _ => word,
@@ -318,7 +337,10 @@ fn bits_of(word: u64, ty: Ty) -> u64 {
 
 /// Some rows of a column whose elements are `T`.
 fn elements<T: Copy>(column: &Leaf, rows: Range<usize>) -> &[T] {
-    assert!(rows.end <= column.len && size_of::<T>() == column.ty.bytes(), "rows of the column");
+    assert!(
+        rows.end <= column.len && size_of::<T>() == column.ty.bytes(),
+        "rows of the column"
+    );
     // SAFETY: the rows exist, and a column's elements are aligned and any bits are a value of their type.
     unsafe { std::slice::from_raw_parts(column.at(rows.start as isize).cast(), rows.len()) }
 }
@@ -364,17 +386,30 @@ mod tests {
 
     #[test]
     fn ids_follow_the_order_of_keys() {
-        let floats = vec![Some(0.0), Some(-0.0), None, Some(f64::NAN), Some(-f64::NAN), Some(-1e9)];
+        let floats = vec![
+            Some(0.0),
+            Some(-0.0),
+            None,
+            Some(f64::NAN),
+            Some(-f64::NAN),
+            Some(-1e9),
+        ];
         let (keys, found) = ids(&leaf(Float64Array::from(floats), Ty::F64));
         assert_eq!((keys.len(), found), (5, vec![3, 2, 0, 4, 4, 1]));
 
-        let (_, found) = ids(&leaf(Int64Array::from(vec![i64::MAX, i64::MIN, 0, -1]), Ty::I64));
+        let (_, found) = ids(&leaf(
+            Int64Array::from(vec![i64::MAX, i64::MIN, 0, -1]),
+            Ty::I64,
+        ));
         assert_eq!(found, [3, 0, 2, 1]);
 
         let (keys, found) = ids(&leaf(Int64Array::from(vec![-3, 2, -3]), Ty::I64));
         assert_eq!((keys.len(), found), (6, vec![0, 5, 0]));
 
-        let (_, found) = ids(&leaf(BooleanArray::from(vec![Some(true), None, Some(false)]), Ty::Bool));
+        let (_, found) = ids(&leaf(
+            BooleanArray::from(vec![Some(true), None, Some(false)]),
+            Ty::Bool,
+        ));
         assert_eq!(found, [2, 0, 1]);
     }
 
@@ -385,6 +420,9 @@ mod tests {
         let column = leaf(floats.clone(), Ty::F64);
         let (keys, ids) = ids(&column);
         let dtype = DType::Float(tilt_ir::FloatWidth::W64);
-        assert_eq!(keys.column(ids, Ty::F64, &dtype, &dictionary).as_ref(), &floats as &dyn Array);
+        assert_eq!(
+            keys.column(ids, Ty::F64, &dtype, &dictionary).as_ref(),
+            &floats as &dyn Array
+        );
     }
 }

@@ -9,7 +9,7 @@ use std::{collections::HashMap, ops::Range};
 use rayon::prelude::*;
 use tilt_codegen::{
     abi::{Args, Target, View},
-    lir::{By, Combine, LANES, Loop, Sink, Store, Ty},
+    lir::{Combine, Loop, Sink, Store, Ty},
 };
 use tilt_data::{Spans, Timeline};
 use tilt_ir::{Bounds, Clock, Program, Span, StreamId, is_strict};
@@ -18,22 +18,17 @@ use crate::{
     code::Code,
     keyed::{Output, leaf_types},
     keys::{Ids, Keys},
-    memory::Scratch,
     pieces::pool,
     plan::{Domain, ParamSource, Plan, Source, Stage},
     reads::SAME,
-    run::{CHUNK, Shared},
-    scatter::{
-        cells::{Cells, combine, gather, scatter},
-        columns::Columns,
-    },
+    scatter::{cells::Cells, piece::Piece},
     series::Series,
-    view,
     window::Algorithm,
 };
 
 mod cells;
 mod columns;
+mod piece;
 
 /// Windows of more panes are left to the general path.
 const MAX_PANES: i64 = 1 << 10;
@@ -43,7 +38,6 @@ const MAX_BYTES: usize = 1 << 30;
 /// How the windows of a plan's only stage are computed in one pass.
 #[derive(Debug)]
 pub(crate) struct ScatterPlan {
-    pub(crate) input: StreamId,
     period: i64,
     /// Pane `p` is `(phase + p·period, phase + (p+1)·period]`.
     phase: i64,
@@ -78,7 +72,11 @@ pub(crate) fn may_apply(program: &Program) -> Option<StreamId> {
 }
 
 /// The plan for one pass, whose loops it adds; `None` if the stages need more than that.
-pub(crate) fn plan(program: &Program, stages: &[Stage], loops: &mut Vec<Loop>) -> Option<ScatterPlan> {
+pub(crate) fn plan(
+    program: &Program,
+    stages: &[Stage],
+    loops: &mut Vec<Loop>,
+) -> Option<ScatterPlan> {
     let input = may_apply(program)?;
     let [stage] = stages else { return None };
     let Domain::Grid { period, offset } = stage.domain else {
@@ -87,9 +85,15 @@ pub(crate) fn plan(program: &Program, stages: &[Stage], loops: &mut Vec<Loop>) -
     // A key without contributions to a window has no event there.
     let temporal = program.streams[stage.stream].as_temporal()?;
     let is_constant = |p: &ParamSource| {
-        matches!(p, ParamSource::Text(_) | ParamSource::RunStart | ParamSource::RunEnd)
+        matches!(
+            p,
+            ParamSource::Text(_) | ParamSource::RunStart | ParamSource::RunEnd
+        )
     };
-    if !is_strict(program, temporal.body) || !stage.facts.nullable || !stage.params.iter().all(is_constant) {
+    if !is_strict(program, temporal.body)
+        || !stage.facts.nullable
+        || !stage.params.iter().all(is_constant)
+    {
         return None;
     }
     let mut lead = None;
@@ -113,7 +117,12 @@ pub(crate) fn plan(program: &Program, stages: &[Stage], loops: &mut Vec<Loop>) -
                 let plan = &stage.windows[*window];
                 let (op, ty) = plan.slots[column / 2];
                 let of = Some((*window, column / 2));
-                (Cells::supports(op, ty)).then_some(Slot { range: plan.range, op, ty, of })
+                (Cells::supports(op, ty)).then_some(Slot {
+                    range: plan.range,
+                    op,
+                    ty,
+                    of,
+                })
             }
             Source::RangeFirst(range) | Source::RangeEnd(range) => Some(Slot {
                 range: *range,
@@ -129,15 +138,14 @@ pub(crate) fn plan(program: &Program, stages: &[Stage], loops: &mut Vec<Loop>) -
     }
     let mut numbers = Vec::new();
     for window in &stage.windows {
-        let from_row = |source: &Source| {
-            matches!(source, Source::Leaf { stream, locate, .. } if *stream == input && *locate == SAME)
-        };
+        let from_row = |source: &Source| matches!(source, Source::Leaf { stream, locate, .. } if *stream == input && *locate == SAME);
         let is_text = |p: &ParamSource| matches!(p, ParamSource::Text(_));
         if !window.sources.iter().all(from_row) || !window.params.iter().all(is_text) {
             return None;
         }
-        let (Algorithm::Fold { forward, .. } | Algorithm::Blocks { forward, .. } | Algorithm::Prefix { forward }) =
-            window.algorithm;
+        let (Algorithm::Fold { forward, .. }
+        | Algorithm::Blocks { forward, .. }
+        | Algorithm::Prefix { forward }) = window.algorithm;
         let mut body = loops[forward].clone();
         let (Sink::Fold { slots, .. } | Sink::Scan { slots, .. }) = &body.sink else {
             return None;
@@ -156,7 +164,6 @@ pub(crate) fn plan(program: &Program, stages: &[Stage], loops: &mut Vec<Loop>) -
     let lead = lead?;
     let phase = (i128::from(offset) + i128::from(lead)).rem_euclid(i128::from(period));
     Some(ScatterPlan {
-        input,
         period,
         phase: phase as i64,
         lead,
@@ -195,7 +202,8 @@ impl Job<'_> {
         let rows = timeline.len();
         let (low, high) = (self.pane_of(0)?, self.pane_of(rows.checked_sub(1)?)?);
         // From the first window that ends in the first pane to the last one that begins in the last.
-        let mut windows = low.checked_sub(end)?.checked_add(1)?..high.checked_sub(first)?.checked_add(1)?;
+        let mut windows =
+            low.checked_sub(end)?.checked_add(1)?..high.checked_sub(first)?.checked_add(1)?;
         // All edges that are computed are times.
         self.end_of(windows.start)?;
         self.end_of(windows.end)?;
@@ -210,13 +218,22 @@ impl Job<'_> {
 
         let panes = (end - first) as usize;
         let bytes: usize = scatter.slots.iter().map(|slot| slot.ty.bytes()).sum();
-        if bytes.max(1).checked_mul(self.keys.len())?.checked_mul(panes + 1)? > MAX_BYTES {
+        if bytes
+            .max(1)
+            .checked_mul(self.keys.len())?
+            .checked_mul(panes + 1)?
+            > MAX_BYTES
+        {
             return None;
         }
         // Keys that most panes have no row of are marked where they have one.
-        let visited = u64::try_from(high - low + 1).unwrap_or(u64::MAX).min(rows as u64);
+        let visited = u64::try_from(high - low + 1)
+            .unwrap_or(u64::MAX)
+            .min(rows as u64);
         let is_sparse = self.keys.len() as u64 > 2 * (rows as u64 / visited);
-        if is_sparse && (self.keys.len() as u64 / 64).saturating_mul(visited) > (1 << 20) + 64 * rows as u64 {
+        if is_sparse
+            && (self.keys.len() as u64 / 64).saturating_mul(visited) > (1 << 20) + 64 * rows as u64
+        {
             return None;
         }
         let pieces = self.pieces(&windows, end);
@@ -241,7 +258,10 @@ impl Job<'_> {
         columns.for_each(|next| all.append(next));
         let types = leaf_types(self.program.stream_dtype(self.program.output));
         Some(Output {
-            timeline: Timeline::explicit(std::mem::take(&mut all.ends).into(), Spans::Fixed(scatter.period)),
+            timeline: Timeline::explicit(
+                std::mem::take(&mut all.ends).into(),
+                Spans::Fixed(scatter.period),
+            ),
             ids: std::mem::take(&mut all.ids),
             leaves: all.into_arrays(&types),
         })
@@ -257,7 +277,9 @@ impl Job<'_> {
                 windows.end
             } else {
                 let pane = self.pane_of(rows * i / self.threads).unwrap_or(windows.end);
-                pane.saturating_sub(end).saturating_add(1).clamp(start, windows.end)
+                pane.saturating_sub(end)
+                    .saturating_add(1)
+                    .clamp(start, windows.end)
             };
             if start < stop || i == self.threads && pieces.is_empty() {
                 pieces.push(start..stop);
@@ -276,287 +298,14 @@ impl Job<'_> {
 
     /// Where a pane begins.
     fn edge(&self, pane: i64) -> Option<i64> {
-        self.scatter.phase.checked_add(pane.checked_mul(self.scatter.period)?)
+        self.scatter
+            .phase
+            .checked_add(pane.checked_mul(self.scatter.period)?)
     }
 
     /// Where the cell of a window ends.
     fn end_of(&self, window: i64) -> Option<i64> {
         self.edge(window)?.checked_sub(self.scatter.lead)
-    }
-}
-
-/// Some windows while they are computed, with states of their own.
-struct Piece<'a> {
-    job: &'a Job<'a>,
-    stage: &'a Stage,
-    /// The panes of a window, less its number.
-    reach: Range<i64>,
-    is_sparse: bool,
-    /// Pane `p` is at `p` modulo their number.
-    panes: Vec<Pane>,
-    /// What windows read: states of several panes joined, or those of some keys.
-    totals: Vec<Cells>,
-    neutral: Vec<Cells>,
-    contributions: Vec<Vec<Cells>>,
-    ids: Vec<u32>,
-    /// The keys that a window is computed for, if not all.
-    candidates: Vec<u32>,
-    /// Where the main loop writes, and what is kept of it.
-    written: Vec<Shared>,
-    out: Columns,
-    magnitude: u64,
-    widest: u64,
-    scratch: Scratch,
-}
-
-struct Pane {
-    states: Vec<Cells>,
-    /// A bit for each key that has a row, if that is kept.
-    touched: Vec<u64>,
-    rows: usize,
-}
-
-impl<'a> Piece<'a> {
-    fn new(job: &'a Job<'a>, reach: Range<i64>, is_sparse: bool) -> Self {
-        let stage = &job.plan.stages[0];
-        let slots = &job.scatter.slots;
-        let keys = job.keys.len();
-        let states = |len: usize| -> Vec<Cells> {
-            slots.iter().map(|slot| Cells::new(slot.op, slot.ty, len)).collect()
-        };
-        let pane = || Pane {
-            states: states(keys),
-            touched: vec![0; if is_sparse { keys.div_ceil(64) } else { 0 }],
-            rows: 0,
-        };
-        let direct = reach.end - reach.start == 1 && !is_sparse;
-        let contributions = stage.windows.iter().map(|window| {
-            let cells = window.slots.iter().map(|(op, ty)| Cells::new(*op, *ty, CHUNK));
-            cells.collect()
-        });
-        let main = &job.plan.loops[stage.main];
-        let Sink::Store { columns, .. } = &main.sink else {
-            unreachable!("the main loop of a stage stores")
-        };
-        let written = columns
-            .iter()
-            .map(|c| Shared::new(main.ty(c.value), c.valid.is_some(), CHUNK));
-        let written: Vec<Shared> = written.collect();
-        Self {
-            job,
-            stage,
-            is_sparse,
-            panes: reach.clone().map(|_| pane()).collect(),
-            reach,
-            totals: states(if direct { 0 } else { keys }),
-            neutral: states(CHUNK),
-            contributions: contributions.collect(),
-            ids: vec![0; CHUNK],
-            candidates: Vec::new(),
-            out: Columns::new(&written, stage.facts.leaves.len()),
-            written,
-            magnitude: 0,
-            widest: 0,
-            scratch: Scratch::default(),
-        }
-    }
-
-    fn run(&mut self, windows: Range<i64>) {
-        let timeline = &self.job.series.axis.timeline;
-        let mut next = windows.start + self.reach.start;
-        let mut row = timeline.ends_until(self.job.edge(next).unwrap_or(i64::MIN));
-        let mut window = windows.start;
-        while window < windows.end {
-            if self.panes.iter().all(|pane| pane.rows == 0) {
-                // Nothing until the window that ends in the next row's pane.
-                let Some(pane) = (row < timeline.len()).then(|| self.job.pane_of(row)).flatten() else {
-                    return;
-                };
-                window = window.max(pane - self.reach.end + 1);
-                next = next.max(window + self.reach.start);
-                if window >= windows.end {
-                    return;
-                }
-            }
-            while next < window + self.reach.end {
-                let edge = self.job.edge(next + 1).unwrap_or(i64::MAX);
-                let rows = row..row + rows_until(timeline, row, edge);
-                row = rows.end;
-                self.fill(next, rows);
-                next += 1;
-            }
-            let rows: usize = self.panes.iter().map(|pane| pane.rows).sum();
-            self.widest = self.widest.max(rows as u64);
-            if rows > 0 {
-                self.emit(window);
-            }
-            window += 1;
-        }
-    }
-
-    fn at(&self, pane: i64) -> usize {
-        pane.rem_euclid(self.panes.len() as i64) as usize
-    }
-
-    /// Forgets the pane that was in the same place, and joins the rows of this one to its states.
-    fn fill(&mut self, pane: i64, rows: Range<usize>) {
-        let at = self.at(pane);
-        let pane = &mut self.panes[at];
-        if pane.rows > 0 {
-            if self.is_sparse {
-                let touched = &mut pane.touched;
-                for state in &mut pane.states {
-                    bits(touched).for_each(|key| state.clear(key));
-                }
-                touched.fill(0);
-            } else {
-                pane.states.iter_mut().for_each(Cells::clear_all);
-            }
-        }
-        pane.rows = rows.len();
-        for start in rows.clone().step_by(CHUNK) {
-            let chunk = start..rows.end.min(start + CHUNK);
-            self.job.ids.read(chunk.clone(), &mut self.ids);
-            self.contribute(&chunk);
-            let ids = &self.ids[..chunk.len()];
-            let pane = &mut self.panes[at];
-            if self.is_sparse {
-                for id in ids {
-                    pane.touched[*id as usize / 64] |= 1 << (id % 64);
-                }
-            }
-            for (slot, state) in self.job.scatter.slots.iter().zip(&mut pane.states) {
-                let values = slot.of.map(|(window, slot)| &self.contributions[window][slot]);
-                scatter(ids, values, state);
-            }
-        }
-    }
-
-    /// What rows contribute to each window of the stage.
-    fn contribute(&mut self, rows: &Range<usize>) {
-        let job = self.job;
-        for (number, window) in self.stage.windows.iter().enumerate() {
-            self.scratch.reset();
-            let scratch = &mut self.scratch;
-            let body = &job.plan.loops[job.scatter.loops[number]];
-            let views: Vec<View> = window
-                .sources
-                .iter()
-                .zip(body.accesses.iter())
-                .map(|(source, (_, access))| {
-                    let Source::Leaf { leaf, .. } = source else {
-                        unreachable!("rows contribute what they hold")
-                    };
-                    let leaf = &job.series.leaves[*leaf];
-                    view::rows(leaf, rows.start as i64, rows.len(), access.nullable, scratch)
-                })
-                .collect();
-            let targets = self.contributions[number].iter_mut().map(Cells::target);
-            let targets: Vec<Target> = targets.collect();
-            let params: Vec<u64> = window.params.iter().map(|p| self.job.param(p)).collect();
-            // SAFETY: views and targets cover the rows up to a whole group.
-            unsafe {
-                job.call(job.scatter.loops[number], &views, &targets, &params, rows.len());
-            }
-            if window.guarded {
-                let bits = self.contributions[number].last().map_or(0, |c| c.join_bits(rows.len()));
-                self.magnitude |= bits;
-            }
-        }
-    }
-
-    /// Computes a window for all keys that may have an event.
-    fn emit(&mut self, window: i64) {
-        let job = self.job;
-        let keys = job.keys.len();
-        let mut rows = keys;
-        if self.is_sparse {
-            let mut all = self.panes[0].touched.clone();
-            for pane in &self.panes[1..] {
-                all.iter_mut().zip(&pane.touched).for_each(|(a, b)| *a |= b);
-            }
-            self.candidates.clear();
-            self.candidates.extend(bits(&all).map(|key| key as u32));
-            rows = self.candidates.len();
-        }
-        let direct = self.panes.len() == 1 && !self.is_sparse;
-        if !direct {
-            for (number, slot) in job.scatter.slots.iter().enumerate() {
-                self.totals[number].clear_first(rows);
-                let range = &job.scatter.ranges[slot.range];
-                for pane in window + range.start..window + range.end {
-                    let pane = &self.panes[self.at(pane)];
-                    let total = &mut self.totals[number];
-                    if pane.rows == 0 {
-                        continue;
-                    }
-                    if self.is_sparse {
-                        gather(total, &pane.states[number], &self.candidates);
-                    } else {
-                        combine(total, &pane.states[number]);
-                    }
-                }
-            }
-        }
-        let end = job.end_of(window).unwrap_or(i64::MAX);
-        for start in (0..rows).step_by(CHUNK) {
-            let chunk = start..rows.min(start + CHUNK);
-            self.compute(chunk.clone(), direct);
-            let candidates = self.is_sparse.then_some(&self.candidates[..]);
-            self.out.keep(&self.written, chunk, candidates, end);
-        }
-    }
-
-    /// The main loop for some keys.
-    fn compute(&mut self, rows: Range<usize>, direct: bool) {
-        let job = self.job;
-        let states = if direct { &self.panes[0].states } else { &self.totals };
-        let main = &job.plan.loops[self.stage.main];
-        let slot_of = |wanted: Option<(usize, usize)>, range: usize| {
-            let is = |slot: &Slot| slot.of == wanted && (wanted.is_some() || slot.range == range);
-            job.scatter.slots.iter().position(is).expect("a slot for every source")
-        };
-        self.scratch.reset();
-        let index = self.scratch.slice::<u32>(CHUNK);
-        index.iter_mut().enumerate().for_each(|(row, index)| *index = row as u32);
-        let views: Vec<View> = self
-            .stage
-            .sources
-            .iter()
-            .zip(main.accesses.iter())
-            .map(|(source, (_, access))| {
-                // The late part is all of a window, the early part and its first position are nothing.
-                let (slot, is_late) = match source {
-                    Source::Window { window, column } => {
-                        (slot_of(Some((*window, column / 2)), 0), column % 2 == 1)
-                    }
-                    Source::RangeFirst(range) => (slot_of(None, *range), false),
-                    Source::RangeEnd(range) => (slot_of(None, *range), true),
-                    _ => unreachable!("windows by key read nothing else"),
-                };
-                let mut view = if is_late {
-                    states[slot].view(rows.start)
-                } else {
-                    self.neutral[slot].view(0)
-                };
-                if access.by == By::Index {
-                    view.index = index.as_ptr();
-                }
-                view
-            })
-            .collect();
-        let targets: Vec<Target> = self
-            .written
-            .iter()
-            .map(|column| Target {
-                values: column.values.as_ptr(),
-                validity: column.validity.as_ref().map_or(std::ptr::null_mut(), |v| v.as_ptr()),
-                len: CHUNK as u64,
-            })
-            .collect();
-        let params: Vec<u64> = self.stage.params.iter().map(|p| job.param(p)).collect();
-        // SAFETY: states and what is written have room for whole groups, and the index names rows of the chunk.
-        unsafe { job.call(self.stage.main, &views, &targets, &params, rows.len()) }
     }
 }
 
@@ -574,7 +323,14 @@ impl Job<'_> {
     ///
     /// # Safety
     /// Views and targets cover the rows up to a whole group.
-    unsafe fn call(&self, number: usize, views: &[View], targets: &[Target], params: &[u64], rows: usize) {
+    unsafe fn call(
+        &self,
+        number: usize,
+        views: &[View],
+        targets: &[Target],
+        params: &[u64],
+        rows: usize,
+    ) {
         let args = Args {
             views: views.as_ptr(),
             targets: targets.as_ptr(),
@@ -587,38 +343,4 @@ impl Job<'_> {
         // SAFETY: the caller's promise.
         unsafe { self.code.call(&self.plan.loops, number, &args) }
     }
-}
-
-/// How many rows from `row` on end by `t`, found near `row`.
-fn rows_until(timeline: &Timeline, row: usize, t: i64) -> usize {
-    let len = timeline.len() - row;
-    let (mut low, mut step) = (0, LANES);
-    while low + step <= len && timeline.end(row + low + step - 1) <= t {
-        low += step;
-        step *= 2;
-    }
-    let mut high = len.min(low + step);
-    while low < high {
-        let middle = low.midpoint(high);
-        if timeline.end(row + middle) <= t {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    low
-}
-
-/// The numbers of the bits that are set.
-fn bits(words: &[u64]) -> impl Iterator<Item = usize> {
-    words.iter().enumerate().flat_map(|(at, word)| {
-        let mut word = *word;
-        std::iter::from_fn(move || {
-            (word != 0).then(|| {
-                let bit = word.trailing_zeros() as usize;
-                word &= word - 1;
-                at * 64 + bit
-            })
-        })
-    })
 }

@@ -104,7 +104,11 @@ impl Cells {
     /// Elements from `first` on, to be read.
     pub(super) fn view(&self, first: usize) -> View {
         View {
-            values: self.words.as_ptr().cast::<u8>().wrapping_add(first * self.ty.bytes()),
+            values: self
+                .words
+                .as_ptr()
+                .cast::<u8>()
+                .wrapping_add(first * self.ty.bytes()),
             len: (self.words.len() * 8 / self.ty.bytes() - first) as u64,
             ..view::nothing()
         }
@@ -160,10 +164,17 @@ pub(super) fn gather(total: &mut Cells, states: &Cells, keys: &[u32]) {
 
 fn cells<T: Plain>(words: &[u64]) -> &[T] {
     // SAFETY: words are aligned for any plain type, whose values any bits are.
-    unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words) / size_of::<T>()) }
+    unsafe {
+        std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words) / size_of::<T>())
+    }
 }
 
 fn cells_mut<T: Plain>(words: &mut [u64]) -> &mut [T] {
     // SAFETY: as above, and the words are borrowed for as long.
-    unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words) / size_of::<T>()) }
+    unsafe {
+        std::slice::from_raw_parts_mut(
+            words.as_mut_ptr().cast(),
+            size_of_val(words) / size_of::<T>(),
+        )
+    }
 }

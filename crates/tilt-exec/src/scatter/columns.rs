@@ -42,7 +42,13 @@ impl Columns {
     }
 
     /// Keeps those of the written rows that are events. `rows` are their numbers, and their keys unless `keys` tells.
-    pub(super) fn keep(&mut self, written: &[Shared], rows: Range<usize>, keys: Option<&[u32]>, end: i64) {
+    pub(super) fn keep(
+        &mut self,
+        written: &[Shared],
+        rows: Range<usize>,
+        keys: Option<&[u32]>,
+        end: i64,
+    ) {
         // A record is followed by whether there is one; of a scalar its validity tells.
         let present = match written.get(self.leaves.len()) {
             Some(present) => Some(&present.values),
@@ -69,7 +75,9 @@ impl Columns {
         self.ends.resize(self.ends.len() + self.kept.len(), end);
         match keys {
             None => self.ids.extend(self.kept.iter().map(|row| start + row)),
-            Some(keys) => self.ids.extend(self.kept.iter().map(|row| keys[(start + row) as usize])),
+            Some(keys) => self
+                .ids
+                .extend(self.kept.iter().map(|row| keys[(start + row) as usize])),
         }
         for (column, from) in self.leaves.iter_mut().zip(written) {
             column.extend(from, &self.kept, rows.len());
@@ -90,7 +98,9 @@ impl Columns {
 
     pub(super) fn into_arrays(self, types: &[DataType]) -> Vec<ArrayRef> {
         let columns = self.leaves.into_iter().zip(types);
-        columns.map(|(column, data_type)| column.into_array(data_type)).collect()
+        columns
+            .map(|(column, data_type)| column.into_array(data_type))
+            .collect()
     }
 }
 
@@ -99,7 +109,8 @@ impl Column {
         fn copy<const N: usize>(out: &mut Vec<u8>, from: &[u8], kept: &[u32]) {
             let (elements, _) = from.as_chunks::<N>();
             out.reserve(kept.len() * N);
-            kept.iter().for_each(|row| out.extend_from_slice(&elements[*row as usize]));
+            kept.iter()
+                .for_each(|row| out.extend_from_slice(&elements[*row as usize]));
         }
         let values = |len: usize| bytes(&from.values, len);
         match self.ty.bytes() {
@@ -119,7 +130,10 @@ impl Column {
     }
 
     fn into_array(self, data_type: &DataType) -> ArrayRef {
-        let nulls = self.valid.map(NullBuffer::from).filter(|nulls| nulls.null_count() > 0);
+        let nulls = self
+            .valid
+            .map(NullBuffer::from)
+            .filter(|nulls| nulls.null_count() > 0);
         if self.ty == Ty::Bool {
             let bits: BooleanBuffer = self.bytes.iter().map(|byte| *byte == 1).collect();
             return Arc::new(BooleanArray::new(bits, nulls));
