@@ -195,7 +195,7 @@ impl Keys {
     pub(crate) fn are(&self, column: &Leaf, ids: &[u32]) -> bool {
         let mut same = column.len == ids.len();
         each(column, |row, word| {
-            same &= ids.get(row).is_some_and(|id| self.word(*id) == word)
+            same &= ids.get(row).is_some_and(|id| self.word(*id) == word);
         });
         same
     }
@@ -246,7 +246,14 @@ impl Ids {
 /// The least and the greatest word of a column, nulls aside.
 fn extent(column: &Leaf) -> Option<(u64, u64)> {
     let mut found = (u64::MAX, 0);
-    if column.valid.is_none() {
+    if column.valid.is_none() && column.ty == Ty::I32 && column.len > 0 {
+        // Narrow ones side by side.
+        let bounds = (i32::MAX, i32::MIN);
+        let (low, high) = elements::<i32>(column, 0..column.len)
+            .iter()
+            .fold(bounds, |(low, high), v| (low.min(*v), high.max(*v)));
+        found = (i64::from(low) as u64 ^ SIGN, i64::from(high) as u64 ^ SIGN);
+    } else if column.valid.is_none() {
         let mut words = [0; BLOCK];
         for start in (0..column.len).step_by(BLOCK) {
             let block = start..column.len.min(start + BLOCK);

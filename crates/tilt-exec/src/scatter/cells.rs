@@ -135,7 +135,9 @@ pub(super) fn scatter(ids: &[u32], values: Option<&Cells>, state: &mut Cells) {
     }
     let Some(values) = values else {
         let state = cells_mut::<u32>(&mut state.words);
-        ids.iter().for_each(|id| state[*id as usize] += 1);
+        for id in ids {
+            state[*id as usize] += 1;
+        }
         return;
     };
     typed!(state, join(ids, &values.words, &mut state.words));

@@ -109,8 +109,9 @@ impl Column {
         fn copy<const N: usize>(out: &mut Vec<u8>, from: &[u8], kept: &[u32]) {
             let (elements, _) = from.as_chunks::<N>();
             out.reserve(kept.len() * N);
-            kept.iter()
-                .for_each(|row| out.extend_from_slice(&elements[*row as usize]));
+            for row in kept {
+                out.extend_from_slice(&elements[*row as usize]);
+            }
         }
         let values = |len: usize| bytes(&from.values, len);
         match self.ty.bytes() {

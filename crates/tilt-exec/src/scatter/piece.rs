@@ -9,7 +9,7 @@ use tilt_codegen::{
 use tilt_data::Timeline;
 
 use crate::{
-    memory::Scratch,
+    memory::{Returned, Scratch},
     plan::{Source, Stage},
     run::{CHUNK, Shared},
     scatter::{
@@ -324,7 +324,7 @@ impl<'a> Piece<'a> {
                 validity: column
                     .validity
                     .as_ref()
-                    .map_or(std::ptr::null_mut(), |v| v.as_ptr()),
+                    .map_or(std::ptr::null_mut(), Returned::as_ptr),
                 len: CHUNK as u64,
             })
             .collect();
