@@ -27,7 +27,11 @@ pub(crate) fn engine(
     let compiled = query.optimize(fused).compile();
     let compiled = compiled.unwrap_or_else(|e| panic!("{e}\n{text}"));
     let options = RunOptions::default().threads(threads);
-    move || compiled.run(inputs, &options).unwrap_or_else(|e| panic!("{e}\n{text}"))
+    move || {
+        compiled
+            .run(inputs, &options)
+            .unwrap_or_else(|e| panic!("{e}\n{text}"))
+    }
 }
 
 /// From text to what can run: without anything kept from before, or from the cache.

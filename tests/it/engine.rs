@@ -24,8 +24,14 @@ pub(crate) fn buffers(program: &Program, inputs: &Inputs) -> BTreeMap<String, Sn
             SpanRule::Fixed(d) => Some(d),
             SpanRule::UntilNext | SpanRule::Interval => None,
         };
-        buffer_of(&inputs[&input.name], &input.name, &input.dtype, program.unit, length)
-            .unwrap_or_else(|e| panic!("{e}\n{program}"))
+        buffer_of(
+            &inputs[&input.name],
+            &input.name,
+            &input.dtype,
+            program.unit,
+            length,
+        )
+        .unwrap_or_else(|e| panic!("{e}\n{program}"))
     };
     program
         .inputs()
@@ -101,15 +107,23 @@ fn coverage_of_random_programs() {
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     let mut state = 1u64;
     let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         (state >> 40) as u16
     };
     for _ in 0..2_000 {
         let choices: Vec<u16> = (0..200).map(|_| next()).collect();
         let program = generate::program(&mut Choices::new(&choices), Scope { instants: true });
-        let compiled = Query::new(program).expect("verified").compile().expect("compiles");
+        let compiled = Query::new(program)
+            .expect("verified")
+            .compile()
+            .expect("compiles");
         let text = compiled.explain();
-        let reason = text.lines().find(|l| l.starts_with("interpreted")).unwrap_or("compiled");
+        let reason = text
+            .lines()
+            .find(|l| l.starts_with("interpreted"))
+            .unwrap_or("compiled");
         let reason = reason.split(" in ~").next().unwrap_or(reason);
         *reasons.entry(reason.to_owned()).or_default() += 1;
     }
@@ -128,7 +142,9 @@ fn speed_of_reductions_over_long_windows() {
     let mut state = 1u64;
     let events: Vec<Event> = (1..=i64::from(count))
         .map(|t| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             Event::point(t, (state >> 33) as f64 * 1e-3)
         })
         .collect();
@@ -153,7 +169,11 @@ fn speed_of_reductions_over_long_windows() {
         let query = Query::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
         let arrays = buffers(query.program(), &inputs);
         let compiled = query.compile().expect("compiles");
-        assert!(!compiled.explain().contains("interpreted"), "{}", compiled.explain());
+        assert!(
+            !compiled.explain().contains("interpreted"),
+            "{}",
+            compiled.explain()
+        );
         let options = RunOptions::default();
         let start = std::time::Instant::now();
         compiled.run(&arrays, &options).expect("runs");

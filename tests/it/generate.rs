@@ -987,7 +987,9 @@ fn events(choices: &mut Choices, input: &Input, base: i64) -> Vec<Event> {
     let mut state = (choices.below(1 << 16) as u64) << 16 | choices.below(1 << 16) as u64;
     let many: Vec<u16> = (0..400)
         .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 40) as u16
         })
         .collect();

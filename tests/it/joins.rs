@@ -17,7 +17,10 @@ struct Dice(u64);
 
 impl Dice {
     fn below(&mut self, n: i64) -> i64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         ((self.0 >> 33) as i64) % n
     }
 }
@@ -67,7 +70,8 @@ fn input(shape: Shape, seed: u64) -> SnapshotBuffer {
         (missing == 0 || dice.below(missing) != 0).then_some(value)
     });
     let values: ArrayRef = Arc::new(values.collect::<Float64Array>());
-    SnapshotBuffer::scalar(timeline, Column::new("x", values), Unit::Tick).expect("a column as long as its timeline")
+    SnapshotBuffer::scalar(timeline, Column::new("x", values), Unit::Tick)
+        .expect("a column as long as its timeline")
 }
 
 fn span_of(shape: Shape) -> String {
@@ -89,10 +93,13 @@ fn check(a: Shape, b: Shape, streams: &str) {
     let program = ir::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     for seed in 0..2 {
         let inputs = [("a", input(a, seed)), ("b", input(b, seed + 100))];
-        let inputs: BTreeMap<String, SnapshotBuffer> =
-            inputs.map(|(name, buffer)| (name.to_owned(), buffer)).into();
+        let inputs: BTreeMap<String, SnapshotBuffer> = inputs
+            .map(|(name, buffer)| (name.to_owned(), buffer))
+            .into();
         for optimize in [false, true] {
-            let query = Query::new(program.clone()).expect("verified").optimize(optimize);
+            let query = Query::new(program.clone())
+                .expect("verified")
+                .optimize(optimize);
             let compiled = query.compile().expect("compiles");
             let run = |options: RunOptions| -> Result<Vec<Event>, String> {
                 let output = compiled.run(&inputs, &options).map_err(|e| e.to_string())?;
@@ -107,7 +114,10 @@ fn check(a: Shape, b: Shape, streams: &str) {
                     continue;
                 };
                 for (threads, rows) in [(1, 1 << 20), (1, 8), (1, 3), (2, 8), (8, 16)] {
-                    let options = options().backend(Backend::Loops).threads(threads).piece_rows(rows);
+                    let options = options()
+                        .backend(Backend::Loops)
+                        .threads(threads)
+                        .piece_rows(rows);
                     let found = run(options).unwrap_or_else(|e| panic!("{e}\n{text}"));
                     let same = found.len() == expected.len()
                         && found.iter().zip(&expected).all(|(a, b)| a.same(b));
@@ -189,7 +199,20 @@ fn what_reads_a_join_sees_its_events_only() {
         "~p[t] = if ~b[t] > 6.0 then ~b[t] else null  ~y[t on ~a[t], ~p[t]] = ~a[t] + coalesce(~b[t], -5.0)",
         "~p[t] = if ~a[t] > 6.0 then ~a[t] else null  ~y[t on ~p[t], ~b[t]] = ~a[t] + coalesce(~b[t], -5.0)",
     ];
-    for (a, b) in [(0, 0), (0, 1), (1, 1), (2, 3), (2, 5), (9, 9), (0, 9), (9, 1), (11, 11), (9, 11), (0, 10), (11, 0)] {
+    for (a, b) in [
+        (0, 0),
+        (0, 1),
+        (1, 1),
+        (2, 3),
+        (2, 5),
+        (9, 9),
+        (0, 9),
+        (9, 1),
+        (11, 11),
+        (9, 11),
+        (0, 10),
+        (11, 0),
+    ] {
         for streams in later {
             check(SHAPES[a], SHAPES[b], streams);
         }
@@ -203,7 +226,8 @@ fn speed_of_joins() {
     const ROWS: usize = 1 << 22;
     let samples = |seed, missing: i64| {
         let mut dice = Dice(seed);
-        let values = (0..ROWS).map(|i| (missing == 0 || dice.below(missing) != 0).then_some(i as f64));
+        let values =
+            (0..ROWS).map(|i| (missing == 0 || dice.below(missing) != 0).then_some(i as f64));
         let values: ArrayRef = Arc::new(values.collect::<Float64Array>());
         let timeline = Timeline::regular(1, 1, ROWS, Spans::Fixed(1));
         SnapshotBuffer::scalar(timeline, Column::new("x", values), Unit::Tick).expect("a column")
@@ -212,7 +236,11 @@ fn speed_of_joins() {
         let mut dice = Dice(seed);
         let mut t = 0;
         let edges = (0..ROWS).map(|_| {
-            let start = t + if dice.below(4) == 0 { 1 + dice.below(4) } else { 0 };
+            let start = t + if dice.below(4) == 0 {
+                1 + dice.below(4)
+            } else {
+                0
+            };
             t = start + 1 + dice.below(16);
             (start, t)
         });
@@ -230,26 +258,72 @@ fn speed_of_joins() {
     let normalize = "~m[t every 10000] = reduce mean ~b[t-10000 : t]  \
                      ~s[t every 10000] = reduce std(0) ~b[t-10000 : t]  ~y[t] = (~a[t] - ~m[t]) / ~s[t]";
     let cases = [
-        ("inner join, one grid", "point", sum, samples(1, 0), samples(2, 0)),
-        ("outer join, one grid, gaps", "point", outer, samples(1, 8), samples(2, 8)),
-        ("normalize", "point", normalize, samples(1, 0), samples(1, 0)),
-        ("as-of join of points", "point", "~y[t] = ~a[t] - hold(~b[t])", random(1, true), random(2, true)),
-        ("inner join of intervals", "interval", sum, random(1, false), random(2, false)),
-        ("outer join of intervals", "interval", outer, random(1, false), random(2, false)),
+        (
+            "inner join, one grid",
+            "point",
+            sum,
+            samples(1, 0),
+            samples(2, 0),
+        ),
+        (
+            "outer join, one grid, gaps",
+            "point",
+            outer,
+            samples(1, 8),
+            samples(2, 8),
+        ),
+        (
+            "normalize",
+            "point",
+            normalize,
+            samples(1, 0),
+            samples(1, 0),
+        ),
+        (
+            "as-of join of points",
+            "point",
+            "~y[t] = ~a[t] - hold(~b[t])",
+            random(1, true),
+            random(2, true),
+        ),
+        (
+            "inner join of intervals",
+            "interval",
+            sum,
+            random(1, false),
+            random(2, false),
+        ),
+        (
+            "outer join of intervals",
+            "interval",
+            outer,
+            random(1, false),
+            random(2, false),
+        ),
     ];
     for (name, span, streams, a, b) in cases {
-        let text = format!("query q unit tick {{ input ~a: f64 {span}  input ~b: f64 {span}  {streams}  output ~y }}");
-        let compiled = Query::new(ir::parse(&text).expect("a query")).expect("verified").compile().expect("compiles");
+        let text = format!(
+            "query q unit tick {{ input ~a: f64 {span}  input ~b: f64 {span}  {streams}  output ~y }}"
+        );
+        let compiled = Query::new(ir::parse(&text).expect("a query"))
+            .expect("verified")
+            .compile()
+            .expect("compiles");
         let inputs = BTreeMap::from([("a".to_owned(), a), ("b".to_owned(), b)]);
         for threads in [1, 2] {
             let (mut best, mut rows) = (f64::MAX, 0);
             for _ in 0..5 {
                 let start = std::time::Instant::now();
-                let output = compiled.run(&inputs, &RunOptions::default().threads(threads)).expect("runs");
+                let output = compiled
+                    .run(&inputs, &RunOptions::default().threads(threads))
+                    .expect("runs");
                 best = best.min(start.elapsed().as_secs_f64());
                 rows = output.len();
             }
-            println!("{name:28} {threads} threads {:6.2} ns per output row, {rows} rows", best * 1e9 / rows as f64);
+            println!(
+                "{name:28} {threads} threads {:6.2} ns per output row, {rows} rows",
+                best * 1e9 / rows as f64
+            );
         }
     }
 }

@@ -5,6 +5,7 @@ mod engine;
 mod generate;
 mod golden;
 mod joins;
+mod keyed;
 mod properties;
 mod shapes;
 mod text;

@@ -384,7 +384,7 @@ fn furthest(from: i64, ticks: i64, skips: u64, mut ends: Vec<i64>) -> i64 {
 }
 
 /// Gives every record input the key `b`; returns their names.
-fn key_the_records(program: &mut Program) -> Vec<String> {
+pub(crate) fn key_the_records(program: &mut Program) -> Vec<String> {
     let mut names = Vec::new();
     for id in program.streams.ids().collect::<Vec<_>>() {
         if let ir::Stream::Input(input) = &mut program.streams[id]

@@ -173,7 +173,7 @@ impl Timeline {
             Spans::Fixed(d) => self.stamp(i).saturating_sub(*d),
             Spans::Contiguous { first_start } if i == 0 => *first_start,
             Spans::Contiguous { .. } => self.stamp(i - 1),
-            Spans::UntilNext { .. } => self.stamp(i) - 1,
+            Spans::UntilNext { .. } => self.stamp(i).saturating_sub(1),
             Spans::Starts { starts, .. } => starts[i] + self.shift,
         }
     }

@@ -90,7 +90,10 @@ impl Column {
                 Some(_) => Values::Bits(BooleanBufferBuilder::new(leaf.len)),
                 None => Values::Plain(Bytes::default()),
             },
-            valid: leaf.valid.as_ref().map(|_| BooleanBufferBuilder::new(leaf.len)),
+            valid: leaf
+                .valid
+                .as_ref()
+                .map(|_| BooleanBufferBuilder::new(leaf.len)),
         }
     }
 

@@ -16,7 +16,9 @@ pub enum Error {
     #[error(transparent)]
     Run(#[from] RunError),
     /// The caller: the run was cancelled.
-    #[error("the run was cancelled after {done:.0} % of the time range; start it again to get a result")]
+    #[error(
+        "the run was cancelled after {done:.0} % of the time range; start it again to get a result"
+    )]
     Cancelled {
         /// The share that was done, in per cent.
         done: f64,

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_array::ArrayRef;
+use arrow_buffer::{BooleanBuffer, NullBuffer};
 use tilt_data::{Column, SnapshotBuffer, Spans, Stamps};
 use tilt_interp::{Options, run_buffers};
 use tilt_ir::{DType, Expr, Field, Program, Span, StreamId, Timelines};
@@ -12,9 +12,10 @@ use crate::{
     edges,
     error::Error,
     facts::SeriesFacts,
+    keyed,
+    pieces::Job,
     plan::{Domain, Plan},
     query::{Backend, Inner, Prepared, RunOptions},
-    pieces::Job,
     run::Trouble,
     series::{Axis, Series, aligned},
     text::Dictionary,
@@ -48,9 +49,6 @@ fn try_loops(
     options: &RunOptions,
 ) -> Result<Option<SnapshotBuffer>, Error> {
     let program = &query.program;
-    if program.inputs().any(|(_, input)| input.key.is_some()) {
-        return Ok(None);
-    }
     let Some(buffers) = events_only(program, inputs) else {
         return Ok(None);
     };
@@ -65,6 +63,9 @@ fn try_loops(
         .into_iter()
         .map(|(id, buffer)| (id, buffer.close(run.end)))
         .collect();
+    if program.inputs().any(|(_, input)| input.key.is_some()) {
+        return keyed::run(query, inputs, &buffers, run, options);
+    }
     let mut facts = BTreeMap::new();
     for (id, input) in program.inputs() {
         let Ok(of_input) = SeriesFacts::of_input(input, &buffers[&id]) else {
@@ -116,7 +117,7 @@ fn try_loops(
 }
 
 /// As many threads as `TILT_THREADS` says, or else as the machine has cores.
-fn default_threads() -> usize {
+pub(crate) fn default_threads() -> usize {
     let asked = std::env::var("TILT_THREADS").ok();
     let asked = asked.and_then(|text| text.parse().ok()).filter(|n| *n > 0);
     asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
@@ -170,7 +171,7 @@ fn is_counted(program: &Program, input: StreamId) -> bool {
 }
 
 /// Where the cells of grids may end, generously; `None` if there would be far more than a run on so many rows has use for.
-fn scope(plan: &Plan, run: Span, rows: usize) -> Option<Span> {
+pub(crate) fn scope(plan: &Plan, run: Span, rows: usize) -> Option<Span> {
     let finest = plan.stages.iter().filter_map(|stage| match stage.domain {
         Domain::Grid { period, .. } => Some(period),
         _ => None,
@@ -185,7 +186,7 @@ fn scope(plan: &Plan, run: Span, rows: usize) -> Option<Span> {
 }
 
 /// An input as loops read it.
-fn input_series(
+pub(crate) fn input_series(
     program: &Program,
     id: StreamId,
     buffer: &SnapshotBuffer,

@@ -15,6 +15,13 @@ pub(crate) fn explain(query: &Inner) -> String {
             let _ = writeln!(text, "interpreted, because of {why}");
         }
         Prepared::Loops { plan, .. } => {
+            if query.program.inputs().any(|(_, input)| input.key.is_some()) {
+                let how = match plan.scatter {
+                    Some(_) => "keys: all in one pass, a state for each",
+                    None => "keys: one after the other, rows grouped by key",
+                };
+                let _ = writeln!(text, "{how}");
+            }
             for body in &plan.loops {
                 let _ = writeln!(text, "{body}");
             }

@@ -18,12 +18,7 @@ use crate::{
 
 impl Planner<'_> {
     /// The rows of an `on` clock that is not aligned to a timeline.
-    pub(crate) fn join(
-        &self,
-        id: StreamId,
-        clock: &Clock,
-        sources: &[ClockSource],
-    ) -> Domain {
+    pub(crate) fn join(&self, id: StreamId, clock: &Clock, sources: &[ClockSource]) -> Domain {
         let groups = self.groups(sources);
         // Streams with equal clocks share their rows, so what is left out must be φ for all of them.
         let same_clock = self.program.temporals().filter(|(_, t)| t.clock == *clock);
@@ -125,7 +120,12 @@ impl Planner<'_> {
     }
 
     /// A stream whose rows are those of the clock: of a group that is required, while nothing else changes within its events.
-    fn driver(&self, groups: &[GroupPlan], required: &[bool], bodies: &[ExprId]) -> Option<StreamId> {
+    fn driver(
+        &self,
+        groups: &[GroupPlan],
+        required: &[bool],
+        bodies: &[ExprId],
+    ) -> Option<StreamId> {
         if !groups.iter().all(|group| self.is_disjoint(group)) {
             return None;
         }
@@ -214,7 +214,8 @@ impl Planner<'_> {
             let period = i128::from(regular.period);
             let phase = (i128::from(regular.phase) - i128::from(*offset)).rem_euclid(period);
             let fills = axis.length == Some(regular.period);
-            (fills && self.reads_sources_only(group, bodies)).then_some((regular.period, phase as i64))
+            (fills && self.reads_sources_only(group, bodies))
+                .then_some((regular.period, phase as i64))
         };
         let mut grids = groups.iter().map(grid_of);
         let first = grids.next()??;

@@ -7,6 +7,8 @@
 //!            │            ├── plan: stages, locates, ranges, windows, loops       plan, reads, own, call, window
 //!            │            └── machine code of the loops                           code (tilt-codegen)
 //!            │
+//!            ├── keys: dense ids, one run a key, or one pass with a state a key         keys, keyed, scatter
+//!            │
 //!            └── pieces: rows of the output, each with the halo that lineage gives   pieces, chunks
 //!                  └── a piece: stage by stage, chunk by chunk                        run, locate, range, scan, rows, call, view
 //! ```
@@ -26,6 +28,8 @@ mod execute;
 mod explain;
 mod facts;
 mod join;
+mod keyed;
+mod keys;
 mod locate;
 mod memory;
 mod merge;
@@ -38,6 +42,7 @@ mod reads;
 mod rows;
 mod run;
 mod scan;
+mod scatter;
 mod series;
 mod slack;
 mod text;

@@ -116,7 +116,10 @@ impl Returned {
 
     /// As [`Memory::into_buffer`].
     pub(crate) fn into_buffer(mut self, len: usize) -> Buffer {
-        self.0.take().expect("memory until it is dropped").into_buffer(len)
+        self.0
+            .take()
+            .expect("memory until it is dropped")
+            .into_buffer(len)
     }
 }
 
@@ -219,6 +222,10 @@ impl Scratch {
 /// Types of which any bits are a value.
 pub(crate) trait Plain: Copy {}
 impl Plain for u8 {}
+impl Plain for u16 {}
 impl Plain for u32 {}
 impl Plain for u64 {}
+impl Plain for i8 {}
+impl Plain for i16 {}
+impl Plain for i32 {}
 impl Plain for i64 {}

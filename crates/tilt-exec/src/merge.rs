@@ -122,7 +122,9 @@ pub(crate) fn merge_into(
 /// Whether a combination is an event that is wanted.
 fn is_wanted(mut choices: impl Iterator<Item = u32> + Clone, required: &[bool]) -> bool {
     choices.clone().any(|choice| choice != NONE)
-        && required.iter().all(|required| choices.next() != Some(NONE) || !required)
+        && required
+            .iter()
+            .all(|required| choices.next() != Some(NONE) || !required)
 }
 
 /// A choice of a track or, without a position, a gap between choices.

@@ -58,7 +58,11 @@ impl Job<'_> {
     pub(crate) fn run(&self) -> Result<Series, Trouble> {
         let stage = self.plan.stages.last().expect("a plan has stages");
         let main = &self.plan.loops[stage.main];
-        let recurs = self.plan.stages.iter().any(|s| self.plan.loops[s.main].lanes == Lanes::One);
+        let recurs = self
+            .plan
+            .stages
+            .iter()
+            .any(|s| self.plan.loops[s.main].lanes == Lanes::One);
         // How far around a piece cells are needed must be known, if there are any.
         let scoped = self.plan.reach.is_some() || !self.has_grids();
         if recurs || self.is_unbounded() || !scoped {
@@ -90,7 +94,10 @@ impl Job<'_> {
         let axis = if rows == (0..axis.len()) {
             axis
         } else {
-            Arc::new(Axis::new(axis.timeline.slice(rows.start, rows.len()), Vec::new()))
+            Arc::new(Axis::new(
+                axis.timeline.slice(rows.start, rows.len()),
+                Vec::new(),
+            ))
         };
         Ok(series_of(stage, axis, columns, rows.len(), 0))
     }
@@ -135,7 +142,9 @@ impl Job<'_> {
         };
         let share = rows.len().div_ceil(self.threads.max(1) * 4);
         let least = ROWS.min(share.max(ALIGNED));
-        least.max(halo.saturating_mul(HALOS)).next_multiple_of(ALIGNED)
+        least
+            .max(halo.saturating_mul(HALOS))
+            .next_multiple_of(ALIGNED)
     }
 
     /// The rows of each input that a part of the output depends on.
@@ -185,7 +194,9 @@ impl Job<'_> {
                 streaming,
             },
         };
-        let inputs = cuts.iter().map(|(id, rows)| (*id, slice(&self.series[id], rows)));
+        let inputs = cuts
+            .iter()
+            .map(|(id, rows)| (*id, slice(&self.series[id], rows)));
         piece.evaluate(inputs.collect())?;
         Ok(())
     }
@@ -224,7 +235,10 @@ impl Job<'_> {
 
     /// The part that is asked for, cut at ends of the input with the most rows.
     fn parts(&self) -> Vec<Span> {
-        let inputs = self.buffers.iter().filter(|(id, _)| self.lineage.halo(**id).is_some());
+        let inputs = self
+            .buffers
+            .iter()
+            .filter(|(id, _)| self.lineage.halo(**id).is_some());
         let Some((_, largest)) = inputs.max_by_key(|(_, buffer)| buffer.len()) else {
             return Vec::new();
         };
@@ -232,8 +246,13 @@ impl Job<'_> {
         let timeline = largest.timeline();
         let mut parts = Vec::with_capacity(timeline.len() / rows + 1);
         let mut start = self.part.start;
-        let ends = (rows..timeline.len()).step_by(rows).map(|row| timeline.end(row));
-        for end in ends.filter(|end| *end < self.part.end).chain([self.part.end]) {
+        let ends = (rows..timeline.len())
+            .step_by(rows)
+            .map(|row| timeline.end(row));
+        for end in ends
+            .filter(|end| *end < self.part.end)
+            .chain([self.part.end])
+        {
             if start < end {
                 parts.push(Span::new(start, end));
                 start = end;
@@ -255,12 +274,14 @@ impl Job<'_> {
             wanted: Wanted::Time(part),
         };
         let cuts = self.cuts(part);
-        let inputs = cuts.iter().map(|(id, rows)| (*id, slice(&self.series[id], rows)));
+        let inputs = cuts
+            .iter()
+            .map(|(id, rows)| (*id, slice(&self.series[id], rows)));
         piece.evaluate(inputs.collect())
     }
 
     /// Everything as one piece.
-    fn in_one_go(&self) -> Result<Series, Trouble> {
+    pub(crate) fn in_one_go(&self) -> Result<Series, Trouble> {
         let piece = Piece {
             plan: self.plan,
             code: self.code,
@@ -292,8 +313,15 @@ fn slice(series: &Series, rows: &Range<usize>) -> Series {
             series.axis.timeline.slice(rows.start, rows.len()),
             Vec::new(),
         )),
-        leaves: series.leaves.iter().map(|leaf| leaf.slice(rows.start, rows.len())).collect(),
-        present: series.present.as_ref().map(|p| p.slice(rows.start, rows.len())),
+        leaves: series
+            .leaves
+            .iter()
+            .map(|leaf| leaf.slice(rows.start, rows.len()))
+            .collect(),
+        present: series
+            .present
+            .as_ref()
+            .map(|p| p.slice(rows.start, rows.len())),
     }
 }
 
@@ -308,7 +336,7 @@ pub(crate) fn cells(period: i64, offset: i64, scope: Span) -> Timeline {
 }
 
 /// A pool of its own for each number of threads, made when it is first asked for: after any fork of the process.
-fn pool(threads: usize) -> Arc<ThreadPool> {
+pub(crate) fn pool(threads: usize) -> Arc<ThreadPool> {
     static POOLS: OnceLock<Mutex<HashMap<usize, Arc<ThreadPool>>>> = OnceLock::new();
     let pools = POOLS.get_or_init(Mutex::default);
     let mut pools = pools.lock().unwrap_or_else(PoisonError::into_inner);

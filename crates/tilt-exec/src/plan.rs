@@ -19,6 +19,7 @@ use crate::{
     facts::{AxisFacts, LeafFacts, SeriesFacts},
     own::OwnColumn,
     reads::{Kind, StageReads},
+    scatter::{self, ScatterPlan},
     slack,
     window::{RangePlan, WindowPlan},
 };
@@ -36,6 +37,8 @@ pub(crate) struct Plan {
     pub(crate) reach: Option<i64>,
     /// Where the rows of the output come from.
     pub(crate) root: Root,
+    /// How windows by key are computed in one pass over the rows of all keys, if they can be.
+    pub(crate) scatter: Option<ScatterPlan>,
 }
 
 /// Where rows come from, through all stages that share them.
@@ -252,10 +255,15 @@ fn plan_with(
             .map_err(|Unsupported(what)| Unsupported(format!("{what} in ~{}", temporal.name)))?;
     }
     let stages = planner.stages;
-    if stages.last().is_none_or(|stage| stage.stream != program.output) {
+    if stages
+        .last()
+        .is_none_or(|stage| stage.stream != program.output)
+    {
         return Err(Unsupported("an output that is an input".into()));
     }
+    let scatter = scatter::plan(program, &stages, &mut planner.loops);
     Ok(Plan {
+        scatter,
         slack,
         reach: reach(program),
         root: root(&stages, program.output),

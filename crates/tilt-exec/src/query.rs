@@ -8,13 +8,14 @@ use std::{
 use tilt_codegen::lower::Unsupported;
 use tilt_data::SnapshotBuffer;
 use tilt_interp::Functions;
-use tilt_ir::{DType, Lineage, Overlap, Program, Span, SpanRule, StreamId, optimize, parse, verify};
+use tilt_ir::{
+    DType, Lineage, Overlap, Program, Span, SpanRule, StreamId, optimize, parse, verify,
+};
 
 use crate::{
     code::Code,
     error::Error,
-    execute,
-    explain,
+    execute, explain,
     facts::{AxisFacts, LeafFacts, Regular, SeriesFacts},
     plan::{self, Plan},
 };
@@ -139,7 +140,10 @@ impl Inner {
         facts: &BTreeMap<StreamId, SeriesFacts>,
         backend: Backend,
     ) -> Arc<Prepared> {
-        let shape: Shape = (backend, facts.iter().map(|(id, f)| (*id, f.clone())).collect());
+        let shape: Shape = (
+            backend,
+            facts.iter().map(|(id, f)| (*id, f.clone())).collect(),
+        );
         let known = |prepared: &Mutex<HashMap<Shape, Arc<Prepared>>>| {
             let prepared = prepared.lock().unwrap_or_else(PoisonError::into_inner);
             prepared.get(&shape).cloned()
@@ -175,7 +179,9 @@ impl Inner {
         let mut all = BTreeMap::new();
         for (id, input) in self.program.inputs() {
             let fields: Vec<(String, &DType)> = match &input.dtype {
-                DType::Record(fields) => fields.iter().map(|f| (f.name.clone(), &f.dtype)).collect(),
+                DType::Record(fields) => {
+                    fields.iter().map(|f| (f.name.clone(), &f.dtype)).collect()
+                }
                 dtype => vec![(input.name.clone(), dtype)],
             };
             let mut leaves = Vec::new();
@@ -196,7 +202,10 @@ impl Inner {
                 id,
                 SeriesFacts {
                     axis: AxisFacts {
-                        regular: input.period.filter(|_| length.is_some()).map(|p| Regular::new(p, 0)),
+                        regular: input
+                            .period
+                            .filter(|_| length.is_some())
+                            .map(|p| Regular::new(p, 0)),
                         length,
                         disjoint,
                         ordered: disjoint || length.is_some(),

@@ -39,7 +39,10 @@ enum Kind<'a> {
         own: bool,
     },
     /// The events numbered from the current one.
-    Ranked { ranks: Ranks, started: Box<Window<'a>> },
+    Ranked {
+        ranks: Ranks,
+        started: Box<Window<'a>>,
+    },
 }
 
 /// Where rows find the two parts of their windows: an element of what is scanned from blocks' ends, and one of what is
@@ -133,7 +136,8 @@ impl<'a> RangeRun<'a> {
 
     /// The windows of events that are counted from the current one.
     fn locate_ranked(&mut self, rows: Range<usize>, padded: usize, scratch: &mut Scratch) {
-        let (Kind::Ranked { ranks, started }, Bounds::Ordinal { lo, hi }) = (&mut self.kind, self.plan.bounds)
+        let (Kind::Ranked { ranks, started }, Bounds::Ordinal { lo, hi }) =
+            (&mut self.kind, self.plan.bounds)
         else {
             return;
         };

@@ -192,7 +192,6 @@ impl Piece<'_> {
     }
 }
 
-
 /// A stage while it runs.
 struct StageRun<'a> {
     piece: &'a Piece<'a>,
@@ -381,11 +380,7 @@ impl<'a> StageRun<'a> {
             let results = self.call(call, &mut chunk)?;
             chunk.called.push(results);
         }
-        let targets: Vec<Target> = self
-            .targets
-            .iter()
-            .map(|t| t.target(at))
-            .collect();
+        let targets: Vec<Target> = self.targets.iter().map(|t| t.target(at)).collect();
         let stage = self.stage;
         self.execute(
             self.main,

@@ -96,14 +96,19 @@ impl<'a> WindowRun<'a> {
         let mut bits = Scratch::default();
         let main = &piece.plan.loops[plan.algorithm.forward()];
         let accesses = plan.sources.iter().zip(main.accesses.iter());
-        let views = accesses.map(|(source, (_, access))| whole(source, access.nullable, series, all, &mut bits));
+        let views = accesses
+            .map(|(source, (_, access))| whole(source, access.nullable, series, all, &mut bits));
         Self {
             plan,
             series,
             all,
             columns: columns.collect(),
             views: views.collect(),
-            params: plan.params.iter().map(|p| param(piece, p, series)).collect(),
+            params: plan
+                .params
+                .iter()
+                .map(|p| param(piece, p, series))
+                .collect(),
             scanned: 0,
             block: 0..0,
             carry: neutral_words(plan),
@@ -171,13 +176,24 @@ impl<'a> WindowRun<'a> {
             let part = self.scanned..len.min(self.scanned + CHUNK);
             let targets = self.rows.as_ref().map(|rows| rows.targets(part.start));
             scratch.reset();
-            self.call_store(piece, number, &part, &targets.unwrap_or_default(), &mut scratch);
+            self.call_store(
+                piece,
+                number,
+                &part,
+                &targets.unwrap_or_default(),
+                &mut scratch,
+            );
             self.scanned = part.end;
         }
     }
 
     /// The end of the positions that the chunk's windows cover.
-    fn target(&mut self, range: &mut RangeRun, rows: &Range<usize>, scratch: &mut Scratch) -> usize {
+    fn target(
+        &mut self,
+        range: &mut RangeRun,
+        rows: &Range<usize>,
+        scratch: &mut Scratch,
+    ) -> usize {
         if range.is_steady() {
             let (lo, hi) = range.steady();
             self.widest = self.widest.max((hi - lo).unsigned_abs());
@@ -396,7 +412,11 @@ impl<'a> WindowRun<'a> {
     ) {
         let (first, end) = range.bounds(scratch);
         let (first, end) = (first.to_vec(), end.to_vec());
-        let widest = first.iter().zip(&end).map(|(f, e)| e.saturating_sub(*f)).max();
+        let widest = first
+            .iter()
+            .zip(&end)
+            .map(|(f, e)| e.saturating_sub(*f))
+            .max();
         self.widest = self.widest.max(u64::from(widest.unwrap_or(0)));
         // Where the order does not matter there is only one part.
         let ordered = self.plan.slots.iter().any(|(_, ty)| ty.is_float());
@@ -432,7 +452,8 @@ impl<'a> WindowRun<'a> {
                 } else {
                     (split[row], end[row])
                 };
-                self.ranges.extend([i64::from(from), i64::from(to.max(from))]);
+                self.ranges
+                    .extend([i64::from(from), i64::from(to.max(from))]);
             }
             let views = self.plan.anchor.map(|(stream, leaf)| {
                 let leaf = &self.all[&stream].leaves[leaf];
@@ -572,7 +593,10 @@ impl<'a> WindowRun<'a> {
 
 /// The neutral carry of each slot.
 fn neutral_words(plan: &WindowPlan) -> Vec<u64> {
-    plan.slots.iter().map(|(op, ty)| op.neutral(*ty).bits).collect()
+    plan.slots
+        .iter()
+        .map(|(op, ty)| op.neutral(*ty).bits)
+        .collect()
 }
 
 fn target_at(memory: Option<&Returned>, ty: Ty, position: usize) -> Target {
@@ -624,7 +648,7 @@ fn param(piece: &Piece, param: &ParamSource, series: &Series) -> u64 {
 }
 
 /// Bits above which no magnitude of some 64-bit integers has any.
-fn magnitude(leaf: &Leaf, positions: Range<usize>) -> u64 {
+pub(crate) fn magnitude(leaf: &Leaf, positions: Range<usize>) -> u64 {
     debug_assert_eq!(leaf.ty.bits(), 64);
     let at = leaf.at(positions.start as isize).cast::<i64>();
     // SAFETY: positions of the column, whose elements have 64 bits and the alignment of one.

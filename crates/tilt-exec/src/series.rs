@@ -9,7 +9,11 @@ use tilt_data::{Stamps, Timeline};
 
 use tilt_codegen::abi::View;
 
-use crate::{cursor::Instants, memory::{POSITIONS, Scratch}, view};
+use crate::{
+    cursor::Instants,
+    memory::{POSITIONS, Scratch},
+    view,
+};
 
 /// A list of intervals that streams share.
 #[derive(Debug)]
@@ -59,7 +63,9 @@ impl Axis {
 
 impl Drop for Axis {
     fn drop(&mut self) {
-        self.choices.drain(..).for_each(|choices| POSITIONS.give(choices));
+        self.choices
+            .drain(..)
+            .for_each(|choices| POSITIONS.give(choices));
     }
 }
 
@@ -158,10 +164,21 @@ impl Leaf {
         }
     }
 
+    /// The same column, bits beginning at a whole byte.
+    pub(crate) fn aligned(mut self) -> Self {
+        if let Values::Bits(bits) = &mut self.values {
+            *bits = aligned(bits);
+        }
+        self.valid = self.valid.map(|bits| aligned(&bits));
+        self
+    }
+
     /// The address of element `i`, which may lie before the first or after the last; not for bools.
     pub(crate) fn at(&self, i: isize) -> *const u8 {
         match &self.values {
-            Values::Plain(buffer) => buffer.as_ptr().wrapping_offset(i * self.ty.bytes() as isize),
+            Values::Plain(buffer) => buffer
+                .as_ptr()
+                .wrapping_offset(i * self.ty.bytes() as isize),
             Values::Bits(_) => unreachable!("bools have no addresses"),
         }
     }

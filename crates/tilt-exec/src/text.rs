@@ -42,22 +42,38 @@ impl Dictionary {
     /// A column of strings as codes.
     pub(crate) fn encode(&self, column: &ArrayRef) -> ArrayRef {
         let mut codes: Vec<Option<u32>> = vec![None; column.len()];
-        for_each(column, &mut |row, word| codes[row] = word.map(|w| self.codes[w]));
+        for_each(column, &mut |row, word| {
+            codes[row] = word.map(|w| self.codes[w])
+        });
         std::sync::Arc::new(UInt32Array::from(codes))
     }
 
     /// Codes as a column of strings.
     pub(crate) fn decode(&self, codes: &UInt32Array) -> ArrayRef {
-        let words = codes.iter().map(|code| code.map(|c| self.words[c as usize].as_str()));
+        let words = codes
+            .iter()
+            .map(|code| code.map(|c| self.words[c as usize].as_str()));
         std::sync::Arc::new(words.collect::<StringArray>())
     }
 }
 
 fn for_each(column: &ArrayRef, visit: &mut dyn FnMut(usize, Option<&str>)) {
     match column.data_type() {
-        DataType::Utf8 => column.as_string::<i32>().iter().enumerate().for_each(|(i, w)| visit(i, w)),
-        DataType::LargeUtf8 => column.as_string::<i64>().iter().enumerate().for_each(|(i, w)| visit(i, w)),
-        DataType::Utf8View => column.as_string_view().iter().enumerate().for_each(|(i, w)| visit(i, w)),
+        DataType::Utf8 => column
+            .as_string::<i32>()
+            .iter()
+            .enumerate()
+            .for_each(|(i, w)| visit(i, w)),
+        DataType::LargeUtf8 => column
+            .as_string::<i64>()
+            .iter()
+            .enumerate()
+            .for_each(|(i, w)| visit(i, w)),
+        DataType::Utf8View => column
+            .as_string_view()
+            .iter()
+            .enumerate()
+            .for_each(|(i, w)| visit(i, w)),
         DataType::Dictionary(_, _) => {
             let dictionary = column.as_any_dictionary();
             let mut words: BTreeMap<usize, String> = BTreeMap::new();

@@ -23,7 +23,13 @@ pub(crate) fn nothing() -> View {
 }
 
 /// Rows `first .. first + rows` of a column, φ where there are none.
-pub(crate) fn rows(leaf: &Leaf, first: i64, rows: usize, nullable: bool, scratch: &mut Scratch) -> View {
+pub(crate) fn rows(
+    leaf: &Leaf,
+    first: i64,
+    rows: usize,
+    nullable: bool,
+    scratch: &mut Scratch,
+) -> View {
     let needed = rows.next_multiple_of(LANES) as i64;
     let readable = first >= -(leaf.lead as i64) && first + needed <= leaf.room as i64;
     let mut view = nothing();

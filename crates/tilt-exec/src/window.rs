@@ -100,9 +100,9 @@ impl Algorithm {
     /// The loop that goes forward.
     pub(crate) fn forward(self) -> usize {
         match self {
-            Self::Blocks { forward, .. } | Self::Prefix { forward } | Self::Fold { forward, .. } => {
-                forward
-            }
+            Self::Blocks { forward, .. }
+            | Self::Prefix { forward }
+            | Self::Fold { forward, .. } => forward,
             Self::Rows { store } => store,
         }
     }
@@ -165,9 +165,7 @@ fn range(reads: &mut StageReads, stream: StreamId, bounds: Bounds) -> Result<usi
     let facts = &reads.planner.facts[&stream];
     let current = current(reads, stream);
     let steady = match bounds {
-        Bounds::Ordinal { lo, .. } => {
-            current == Current::Row && lo.is_some() && !facts.nullable
-        }
+        Bounds::Ordinal { lo, .. } => current == Current::Row && lo.is_some() && !facts.nullable,
         Bounds::Time { lo: None, .. } => false,
         Bounds::Time { lo: Some(lo), hi } => {
             let length = hi.checked_sub(lo);
@@ -479,11 +477,7 @@ impl Reduction<'_, '_, '_> {
     }
 
     /// A combination of doubles in the pinned order.
-    fn float(
-        &mut self,
-        op: Combine,
-        of: fn(&mut Body, ValueId) -> ValueId,
-    ) -> Result<ValueId> {
+    fn float(&mut self, op: Combine, of: fn(&mut Body, ValueId) -> ValueId) -> Result<ValueId> {
         let kind = if self.by_count() || self.is_sparse() {
             Kind::Fold
         } else {
@@ -525,11 +519,7 @@ impl Reduction<'_, '_, '_> {
     }
 
     /// A total by subtracting running ones, or by folding.
-    fn difference(
-        &mut self,
-        slots: &Slots,
-        guard: Guard,
-    ) -> Result<ValueId> {
+    fn difference(&mut self, slots: &Slots, guard: Guard) -> Result<ValueId> {
         if self.is_sparse() {
             let columns = self.window(Kind::Fold, slots, guard, None)?;
             return Ok(self.body.binary(Binary::Add, columns[0], columns[1]));
@@ -603,7 +593,8 @@ impl Reduction<'_, '_, '_> {
 }
 
 /// What a window combines of a contribution.
-type Slots<'a> = dyn Fn(&mut StageReads, &mut Body, ValueId, Valid) -> Result<Vec<(Combine, ValueId)>> + 'a;
+type Slots<'a> =
+    dyn Fn(&mut StageReads, &mut Body, ValueId, Valid) -> Result<Vec<(Combine, ValueId)>> + 'a;
 
 /// Which kind of loops a window has.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -22,8 +22,8 @@ pub use expr::{
     Agg, BinaryOp, Bounds, Edge, Expr, Node, QuantileMethod, Ratio, TimePart, UnaryOp, Window,
 };
 pub use ids::{Arena, ExprId, FuncId, Id, ReducerId, StreamId, VarId};
-pub use nullness::{is_strict, strict_in};
 pub use lineage::{Changes, Halo, Lineage, Reach};
+pub use nullness::{is_strict, strict_in};
 pub use parse::{ParseError, parse};
 pub use pass::{Pass, Pipeline, optimize};
 pub use program::{

@@ -21,11 +21,7 @@ pub fn is_strict(program: &Program, root: ExprId) -> bool {
 }
 
 /// Whether `root` is φ whenever every node for which `target` holds is φ. Maps of reductions are not looked into.
-pub fn strict_in(
-    program: &Program,
-    root: ExprId,
-    target: &impl Fn(ExprId, &Expr) -> bool,
-) -> bool {
+pub fn strict_in(program: &Program, root: ExprId, target: &impl Fn(ExprId, &Expr) -> bool) -> bool {
     strict(program, root, target, &mut HashMap::new())
 }
 

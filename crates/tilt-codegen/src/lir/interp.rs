@@ -99,12 +99,7 @@ impl Machine<'_> {
         for range in 0..self.args.rows as i64 {
             let rows = self.begin_range(range);
             let mut totals: Vec<_> = slots.iter().map(|s| self.neutral(*s)).collect();
-            self.combine_rows(
-                slots,
-                in_order(rows, backward),
-                &mut totals,
-                |_, _, _| {},
-            );
+            self.combine_rows(slots, in_order(rows, backward), &mut totals, |_, _, _| {});
             self.write_row(range, &totals);
         }
     }

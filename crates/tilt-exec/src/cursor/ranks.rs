@@ -67,9 +67,7 @@ impl Ranks {
             return end as u32;
         };
         match sparse.words.get(end / 64) {
-            Some(word) => {
-                sparse.before[end / 64] + (word & !(u64::MAX << (end % 64))).count_ones()
-            }
+            Some(word) => sparse.before[end / 64] + (word & !(u64::MAX << (end % 64))).count_ones(),
             None => sparse.count(),
         }
     }

@@ -62,13 +62,7 @@ pub(super) fn sweep(tracks: &[Track], required: &[bool], part: Span, merged: &mu
 }
 
 /// Sweeps on from an instant that was reached.
-fn finish(
-    walks: &mut [Walk],
-    required: &[bool],
-    mut from: i64,
-    part: Span,
-    merged: &mut Merged,
-) {
+fn finish(walks: &mut [Walk], required: &[bool], mut from: i64, part: Span, merged: &mut Merged) {
     while from < part.end {
         let changes = walks.iter().map(|walk| walk.next_change(from));
         let to = changes.min().unwrap_or(i64::MAX);
@@ -91,13 +85,7 @@ fn finish(
 }
 
 /// As [`sweep`] for two tracks.
-pub(super) fn sweep_two(
-    a: &Track,
-    b: &Track,
-    required: &[bool],
-    part: Span,
-    merged: &mut Merged,
-) {
+pub(super) fn sweep_two(a: &Track, b: &Track, required: &[bool], part: Span, merged: &mut Merged) {
     let (i, j, from) = match (&a.positions, &b.positions) {
         (Positions::From(p), Positions::From(q)) => {
             let (p, q) = (|i| p + i as u32, |j| q + j as u32);

@@ -191,7 +191,12 @@ fn events_are_those_of_the_definition() {
             let inside: Vec<_> = (expected.iter().filter(|event| part.contains(event.1)))
                 .cloned()
                 .collect();
-            merge_into(&groups, &[false; 8][..groups.len()], Some(part), &mut merged);
+            merge_into(
+                &groups,
+                &[false; 8][..groups.len()],
+                Some(part),
+                &mut merged,
+            );
             assert_eq!(listed(&recipes, &merged), inside, "{part} {recipes:?}");
         }
     }
@@ -305,7 +310,12 @@ fn speed_of_merging() {
             let best = (0..100).map(|part| {
                 let part = Span::new(part << 18, (part + 1) << 18);
                 let begun = std::time::Instant::now();
-                merge_into(&groups, &[false; 8][..groups.len()], Some(part), &mut merged);
+                merge_into(
+                    &groups,
+                    &[false; 8][..groups.len()],
+                    Some(part),
+                    &mut merged,
+                );
                 let events = std::hint::black_box(&merged).ends.len();
                 begun.elapsed().as_secs_f64() * 1e9 / events as f64
             });

@@ -3,7 +3,10 @@
 //! The anchor is the contribution next to the split, a member of the sample, which keeps the shifted formulas well conditioned
 //! (`docs/ir.md`). Every expression here is evaluated in the order that page writes it.
 
-use super::{Binary, Body, By, Combine, Compare, Guard, Inst, Kind, Part, Reduction, Result, Source, StageReads, StreamId, Term, Ty, Unary, Unsupported, Valid, ValueId};
+use super::{
+    Binary, Body, By, Combine, Compare, Guard, Inst, Kind, Part, Reduction, Result, Source,
+    StageReads, StreamId, Term, Ty, Unary, Unsupported, Valid, ValueId,
+};
 
 /// Count, mean and central sums of a window.
 pub(super) struct Moments {
@@ -47,7 +50,8 @@ impl Reduction<'_, '_, '_> {
             Ok(powers.into_iter().map(|p| (Combine::Add, p)).collect())
         };
         let columns = self.window(kind, &slots, Guard::None, Some((stream, leaf)))?;
-        let sides: [Vec<ValueId>; 2] = [0, 1].map(|side| columns.iter().copied().skip(side).step_by(2).collect());
+        let sides: [Vec<ValueId>; 2] =
+            [0, 1].map(|side| columns.iter().copied().skip(side).step_by(2).collect());
         let [early, late] = sides;
         let early = self.part(early, (stream, leaf), true);
         let late = self.part(late, (stream, leaf), false);
@@ -60,7 +64,8 @@ impl Reduction<'_, '_, '_> {
             return Ok(leaf);
         }
         self.materialise()?;
-        self.read_leaf()?.ok_or_else(|| Unsupported("moments of a computed value".into()))
+        self.read_leaf()?
+            .ok_or_else(|| Unsupported("moments of a computed value".into()))
     }
 
     /// The column that the map merely reads.
@@ -68,7 +73,8 @@ impl Reduction<'_, '_, '_> {
         let mut found = None;
         self.build(|reads, body, value, _| {
             if let Inst::Load(access) = body.inst(value)
-                && let Source::Leaf { stream, leaf, .. } = reads.found().sources[tilt_ir::Id::index(*access)]
+                && let Source::Leaf { stream, leaf, .. } =
+                    reads.found().sources[tilt_ir::Id::index(*access)]
             {
                 found = Some((stream, leaf));
             }
@@ -91,11 +97,15 @@ impl Reduction<'_, '_, '_> {
             leaf,
             early,
         };
-        let anchor = self.reads.access(self.body, source, "anchor", ty, By::Row, false);
+        let anchor = self
+            .reads
+            .access(self.body, source, "anchor", ty, By::Row, false);
         let anchor = self.body.load(anchor);
         let anchor = self.body.convert(anchor, Ty::F64);
         let position = |this: &mut Self, source: Source, name: &str| {
-            let access = this.reads.access(this.body, source, name, Ty::U32, By::Row, false);
+            let access = this
+                .reads
+                .access(this.body, source, name, Ty::U32, By::Row, false);
             let position = this.body.load(access);
             this.body.convert(position, Ty::I64)
         };
@@ -233,7 +243,10 @@ impl Reduction<'_, '_, '_> {
         let n3 = self.op(Binary::Mul, n2, n);
         let ratio = self.op(Binary::Div, above, n3);
         let second = self.op(Binary::Mul, delta4, ratio);
-        let (a, b) = (self.op(Binary::Mul, ne2, l[0]), self.op(Binary::Mul, nl2, e[0]));
+        let (a, b) = (
+            self.op(Binary::Mul, ne2, l[0]),
+            self.op(Binary::Mul, nl2, e[0]),
+        );
         let squares = self.op(Binary::Add, a, b);
         let squares = self.op(Binary::Div, squares, n2);
         let six = self.constant(6.0);

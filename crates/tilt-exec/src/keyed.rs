@@ -1,0 +1,469 @@
+//! Keyed runs: the unkeyed plan for each key, over rows grouped by key.
+//!
+//! Rows of keyed inputs are grouped by one stable counting sort and one gather for each column that is read; a key's series is a slice of
+//! that. The plan is made once, for what holds for every key. Results are merged by end, then key.
+
+use std::collections::BTreeMap;
+
+use arrow_array::{Array, ArrayRef, cast::AsArray};
+use arrow_schema::DataType;
+use arrow_select::interleave::interleave;
+use rayon::prelude::*;
+use tilt_codegen::lir::Ty;
+use tilt_data::{Column, SnapshotBuffer, Spans, Timeline, dtype::to_arrow};
+use tilt_ir::{DType, Overlap, Program, Span, StreamId};
+
+use crate::{
+    error::Error,
+    execute::{default_threads, input_series, scope},
+    facts::{AxisFacts, SeriesFacts},
+    keyed::grouped::Grouped,
+    keys::Keys,
+    pieces::{Job, pool},
+    plan::{Plan, Source},
+    query::{Inner, Prepared, RunOptions},
+    run::Trouble,
+    scatter,
+    series::{Leaf, Series},
+    text::{Dictionary, is_text},
+};
+
+mod grouped;
+
+/// A key with fewer rows is computed as one piece.
+const ONE_PIECE: usize = 1 << 16;
+
+/// The key of a program: its name and type.
+pub(crate) struct KeyField<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) dtype: &'a DType,
+    pub(crate) ty: Ty,
+}
+
+/// Rows of the output, in order.
+pub(crate) struct Output {
+    pub(crate) timeline: Timeline,
+    /// The key of each row.
+    pub(crate) ids: Vec<u32>,
+    /// The value, or the fields of a record; strings as codes.
+    pub(crate) leaves: Vec<ArrayRef>,
+}
+
+/// The result of a program with keyed inputs, or `None` where only the interpreter knows.
+pub(crate) fn run(
+    query: &Inner,
+    inputs: &BTreeMap<String, SnapshotBuffer>,
+    buffers: &BTreeMap<StreamId, SnapshotBuffer>,
+    run: Span,
+    options: &RunOptions,
+) -> Result<Option<SnapshotBuffer>, Error> {
+    let program = &query.program;
+    let inside = |b: &SnapshotBuffer| {
+        b.hull()
+            .is_none_or(|h| h.start >= run.start && h.end <= run.end)
+    };
+    if !buffers.values().all(inside) {
+        return Ok(None);
+    }
+    let mut facts = BTreeMap::new();
+    for (id, input) in program.inputs() {
+        let Ok(of_input) = SeriesFacts::of_input(input, &buffers[&id]) else {
+            return Ok(None);
+        };
+        facts.insert(id, of_input);
+    }
+    let Some((key, columns)) = key_columns(program, &facts) else {
+        return Ok(None);
+    };
+    let texts: Vec<&ArrayRef> = buffers
+        .values()
+        .flat_map(SnapshotBuffer::columns)
+        .map(Column::array)
+        .collect();
+    let dictionary = Dictionary::new(program, &texts);
+    let series: BTreeMap<StreamId, Series> = buffers
+        .iter()
+        .map(|(id, buffer)| (*id, input_series(program, *id, buffer, &dictionary)))
+        .collect();
+    let run = Run {
+        query,
+        inputs,
+        buffers,
+        facts,
+        series,
+        dictionary,
+        key,
+        columns,
+        span: run,
+        options,
+    };
+    match run.in_one_pass()? {
+        Some(output) => Ok(Some(output)),
+        None => run.by_key(),
+    }
+}
+
+/// A keyed run.
+struct Run<'a> {
+    query: &'a Inner,
+    inputs: &'a BTreeMap<String, SnapshotBuffer>,
+    buffers: &'a BTreeMap<StreamId, SnapshotBuffer>,
+    /// Of all rows together.
+    facts: BTreeMap<StreamId, SeriesFacts>,
+    series: BTreeMap<StreamId, Series>,
+    dictionary: Dictionary,
+    key: KeyField<'a>,
+    /// The field that holds the key of each keyed input.
+    columns: Vec<(StreamId, usize)>,
+    span: Span,
+    options: &'a RunOptions,
+}
+
+impl Run<'_> {
+    fn part(&self) -> Span {
+        self.options.part.unwrap_or(Span::new(i64::MIN, i64::MAX))
+    }
+
+    fn threads(&self) -> usize {
+        self.options.threads.unwrap_or_else(default_threads)
+    }
+
+    fn assemble(&self, keys: &Keys, output: Output) -> Result<Option<SnapshotBuffer>, Error> {
+        let program = &self.query.program;
+        assemble(
+            program,
+            self.inputs,
+            &self.key,
+            keys,
+            output,
+            &self.dictionary,
+        )
+    }
+
+    /// All keys side by side, if the program is windows over points that do not ask for their order.
+    fn in_one_pass(&self) -> Result<Option<SnapshotBuffer>, Error> {
+        let program = &self.query.program;
+        let ([(id, leaf)], Some(input)) = (&self.columns[..], scatter::may_apply(program)) else {
+            return Ok(None);
+        };
+        let declared = program.streams[input].as_input().expect("an input");
+        let (buffer, series) = (&self.buffers[id], &self.series[id]);
+        if input != *id || !matches!(buffer.timeline().spans(), Spans::Fixed(1)) {
+            return Ok(None);
+        }
+        let is_disjoint = declared.overlap == Overlap::Disjoint;
+        let mut facts = self.facts.clone();
+        if let Some(facts) = facts.get_mut(id) {
+            facts.axis = AxisFacts {
+                regular: None,
+                length: Some(1),
+                disjoint: is_disjoint,
+                ordered: true,
+            };
+        }
+        let prepared = self.query.prepare(&facts, self.options.backend);
+        let Prepared::Loops { plan, code } = &*prepared else {
+            return Ok(None);
+        };
+        let Some(scatter) = &plan.scatter else {
+            return Ok(None);
+        };
+        let (keys, ids) = Keys::number_quickly(&series.leaves[*leaf]);
+        if is_disjoint && buffer.is_bag() && !ids.differ_at_equal(series.axis.ends(), keys.len()) {
+            return Ok(None);
+        }
+        let job = scatter::Job {
+            program,
+            plan,
+            scatter,
+            code,
+            series,
+            keys: &keys,
+            ids: &ids,
+            run: self.span,
+            part: self.part(),
+            texts: &self.dictionary.codes,
+            threads: self.threads(),
+        };
+        match job.run() {
+            Some(output) => self.assemble(&keys, output),
+            None => Ok(None),
+        }
+    }
+
+    /// One key after the other, or side by side on threads.
+    fn by_key(&self) -> Result<Option<SnapshotBuffer>, Error> {
+        let (program, series, options) = (&self.query.program, &self.series, self.options);
+        let columns = self.columns.iter();
+        let leaves: Vec<&Leaf> = columns
+            .map(|(id, leaf)| &series[id].leaves[*leaf])
+            .collect();
+        let (keys, ids) = Keys::number(&leaves);
+        if keys.len() == 0 {
+            return Ok(None);
+        }
+        let mut facts = self.facts.clone();
+        let mut groups = BTreeMap::new();
+        for ((id, _), ids) in self.columns.iter().zip(&ids) {
+            let grouped = Grouped::new(&self.buffers[id], &series[id], ids, keys.len());
+            let input = program.streams[*id].as_input().expect("an input");
+            if input.overlap == Overlap::Disjoint && !grouped.axis.disjoint {
+                return Ok(None);
+            }
+            if let Some(facts) = facts.get_mut(id) {
+                facts.axis = grouped.axis.clone();
+            }
+            groups.insert(*id, grouped);
+        }
+        let prepared = self.query.prepare(&facts, options.backend);
+        let Prepared::Loops { plan, code } = &*prepared else {
+            return Ok(None);
+        };
+        let rows = self.buffers.values().map(SnapshotBuffer::len).sum();
+        let Some(scope) = scope(plan, self.span, rows) else {
+            return Ok(None);
+        };
+        for (id, grouped) in &mut groups {
+            grouped.gather(&series[id], &read_leaves(plan, *id));
+        }
+        let threads = self.threads();
+        let by_key = threads > 1 && keys.len() >= 2 * threads;
+        let one = |key: usize| {
+            let mut of_key = series.clone();
+            let mut rows = 0;
+            for (id, grouped) in &groups {
+                let grouped = grouped.series(key);
+                rows += grouped.axis.len();
+                of_key.insert(*id, grouped);
+            }
+            let is_small = rows < ONE_PIECE && options.piece_rows.is_none();
+            let buffers = if is_small {
+                BTreeMap::new()
+            } else {
+                let bare = |(id, series): (&StreamId, &Series)| (*id, bare(program, series));
+                of_key.iter().map(bare).collect()
+            };
+            let job = Job {
+                plan,
+                code,
+                lineage: &self.query.lineage,
+                buffers: &buffers,
+                series: &of_key,
+                run: self.span,
+                scope,
+                part: self.part(),
+                texts: &self.dictionary.codes,
+                words: &self.dictionary.words,
+                functions: &options.functions,
+                threads: if by_key { 1 } else { threads },
+                piece_rows: options.piece_rows,
+            };
+            let found = if is_small { job.in_one_go() } else { job.run() };
+            found.map(|series| Events::of(key, series))
+        };
+        let found: Result<Vec<Option<Events>>, Trouble> = if by_key {
+            pool(threads).install(|| (0..keys.len()).into_par_iter().map(one).collect())
+        } else {
+            (0..keys.len()).map(one).collect()
+        };
+        let Ok(found) = found else {
+            return Ok(None);
+        };
+        let parts: Vec<Events> = found.into_iter().flatten().collect();
+        let output = merge(program, plan, &parts)?;
+        self.assemble(&keys, output)
+    }
+}
+
+/// The key, and the field that holds it of each keyed input. `None` if its type is none that loops have, or not the same everywhere.
+fn key_columns<'a>(
+    program: &'a Program,
+    facts: &BTreeMap<StreamId, SeriesFacts>,
+) -> Option<(KeyField<'a>, Vec<(StreamId, usize)>)> {
+    let mut found: Option<KeyField> = None;
+    let mut columns = Vec::new();
+    for (id, input) in program.inputs() {
+        let Some(name) = input.key.as_deref() else {
+            continue;
+        };
+        let dtype = input.dtype.field(name)?;
+        let leaf = facts[&id]
+            .leaves
+            .iter()
+            .position(|leaf| leaf.name == name)?;
+        if found.as_ref().is_some_and(|key| key.dtype != dtype) {
+            return None;
+        }
+        let ty = facts[&id].leaves[leaf].ty;
+        found.get_or_insert(KeyField { name, dtype, ty });
+        columns.push((id, leaf));
+    }
+    Some((found?, columns))
+}
+
+/// The columns of a stream that a plan reads.
+fn read_leaves(plan: &Plan, input: StreamId) -> Vec<usize> {
+    let sources = plan.stages.iter().flat_map(|stage| {
+        let windows = stage.windows.iter().flat_map(|w| &w.sources);
+        let calls = stage.calls.iter().flat_map(|c| &c.sources);
+        stage.sources.iter().chain(windows).chain(calls)
+    });
+    let mut leaves: Vec<usize> = sources
+        .filter_map(|source| match source {
+            Source::Leaf { stream, leaf, .. } | Source::Anchor { stream, leaf, .. } => {
+                (*stream == input).then_some(*leaf)
+            }
+            _ => None,
+        })
+        .collect();
+    let windows = plan.stages.iter().flat_map(|stage| &stage.windows);
+    let anchors = windows.filter_map(|w| w.anchor);
+    let anchors = anchors.filter_map(|(stream, leaf)| (stream == input).then_some(leaf));
+    leaves.extend(anchors);
+    leaves
+}
+
+/// A buffer of the same events, without values: all that cutting looks at.
+fn bare(program: &Program, series: &Series) -> SnapshotBuffer {
+    let timeline = series.axis.timeline.clone();
+    SnapshotBuffer::record(timeline, Vec::new(), None, program.unit)
+        .expect("no column has another length")
+}
+
+/// What one key gives.
+struct Events {
+    key: u32,
+    series: Series,
+    /// The rows that are events; `None` if all are.
+    rows: Option<Vec<u32>>,
+}
+
+impl Events {
+    /// The events of a key, if it has any; of the first key in any case, for the types.
+    fn of(key: usize, series: Series) -> Option<Self> {
+        let events = Self {
+            key: key as u32,
+            rows: series.presence().map(|p| p.set_indices_u32().collect()),
+            series,
+        };
+        (key == 0 || events.len() > 0).then_some(events)
+    }
+
+    fn len(&self) -> usize {
+        self.rows.as_ref().map_or(self.series.axis.len(), Vec::len)
+    }
+}
+
+/// All events by end, then key, then order within the key.
+fn merge(program: &Program, plan: &Plan, parts: &[Events]) -> Result<Output, Error> {
+    let stage = plan.stages.last().expect("a plan has stages");
+    let mut rows: Vec<(i64, u32, u32)> = Vec::with_capacity(parts.iter().map(Events::len).sum());
+    for (number, part) in parts.iter().enumerate() {
+        let ends = part.series.axis.ends();
+        let row = |row: u32| (ends[row as usize], number as u32, row);
+        match &part.rows {
+            Some(kept) => rows.extend(kept.iter().copied().map(row)),
+            None => rows.extend((0..ends.len() as u32).map(row)),
+        }
+    }
+    // Stable: keys come in order, and their events too.
+    rows.sort_by_key(|(end, ..)| *end);
+    let timelines: Vec<&Timeline> = parts.iter().map(|p| &p.series.axis.timeline).collect();
+    let length = timelines.first().and_then(|t| match t.spans() {
+        Spans::Fixed(length) => Some(*length),
+        _ => None,
+    });
+    let length = length.filter(|d| {
+        timelines
+            .iter()
+            .all(|t| matches!(t.spans(), Spans::Fixed(length) if length == d))
+    });
+    let ends = rows.iter().map(|(end, ..)| *end).collect();
+    let timeline = if let Some(length) = length {
+        Timeline::explicit(ends, Spans::Fixed(length))
+    } else {
+        let start =
+            |(_, part, row): &(i64, u32, u32)| timelines[*part as usize].start(*row as usize);
+        Timeline::intervals(rows.iter().map(start).collect(), ends)
+    };
+    let ids = rows
+        .iter()
+        .map(|(_, part, _)| parts[*part as usize].key)
+        .collect();
+    let indices: Vec<(usize, usize)> = rows
+        .iter()
+        .map(|(_, part, row)| (*part as usize, *row as usize))
+        .collect();
+    let types: Vec<DataType> = leaf_types(program.stream_dtype(stage.stream));
+    let mut leaves = Vec::with_capacity(types.len());
+    for (leaf, data_type) in types.iter().enumerate() {
+        let arrays = parts
+            .iter()
+            .map(|p| p.series.leaves[leaf].to_array(data_type));
+        let arrays: Vec<ArrayRef> = arrays.collect();
+        let arrays: Vec<&dyn Array> = arrays.iter().map(AsRef::as_ref).collect();
+        let merged = interleave(&arrays, &indices);
+        leaves.push(merged.map_err(|e| Error::Internal(e.to_string()))?);
+    }
+    Ok(Output {
+        timeline,
+        ids,
+        leaves,
+    })
+}
+
+/// The Arrow types of a value's leaves, those of strings as codes.
+pub(crate) fn leaf_types(dtype: &DType) -> Vec<DataType> {
+    let leaf = |dtype: &DType| {
+        if is_text(dtype) {
+            DataType::UInt32
+        } else {
+            to_arrow(dtype)
+        }
+    };
+    match dtype {
+        DType::Record(fields) => fields.iter().map(|f| leaf(&f.dtype)).collect(),
+        dtype => vec![leaf(dtype)],
+    }
+}
+
+/// The output as a buffer, with its key. `None` if a field named like the key is not the key, which the interpreter reports.
+pub(crate) fn assemble(
+    program: &Program,
+    inputs: &BTreeMap<String, SnapshotBuffer>,
+    key: &KeyField,
+    keys: &Keys,
+    output: Output,
+    dictionary: &Dictionary,
+) -> Result<Option<SnapshotBuffer>, Error> {
+    let dtype = program.stream_dtype(program.output);
+    let name = program.streams[program.output].name();
+    let fields: Vec<(&str, &DType)> = match dtype {
+        DType::Record(fields) => fields.iter().map(|f| (f.name.as_str(), &f.dtype)).collect(),
+        dtype => vec![(name, dtype)],
+    };
+    let mut columns = Vec::with_capacity(fields.len() + 1);
+    let field = matches!(dtype, DType::Record(_))
+        .then(|| fields.iter().position(|(name, _)| *name == key.name))
+        .flatten();
+    if let Some(field) = field {
+        let column = Leaf::of_array(&output.leaves[field], key.ty);
+        if fields[field].1 != key.dtype || !keys.are(&column, &output.ids) {
+            return Ok(None);
+        }
+    } else {
+        let column = keys.column(output.ids, key.ty, key.dtype, dictionary);
+        columns.push(Column::new(key.name, column));
+    }
+    for ((name, dtype), array) in fields.into_iter().zip(output.leaves) {
+        let array = if is_text(dtype) {
+            dictionary.decode(array.as_primitive())
+        } else {
+            array
+        };
+        columns.push(Column::new(name, array));
+    }
+    let output = SnapshotBuffer::record(output.timeline, columns, None, program.unit)
+        .map_err(|e| Error::Internal(e.to_string()))?;
+    Ok(Some(tilt_interp::with_time_of(program, inputs, output)))
+}

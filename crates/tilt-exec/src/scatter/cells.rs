@@ -1,0 +1,182 @@
+//! States: one integer for each key, joined by an operation that does not look at the order.
+
+use tilt_codegen::{
+    abi::{Target, View},
+    lir::{Combine, LANES, Ty},
+};
+
+use crate::{memory::Plain, view};
+
+/// Integers of one type, with room for a whole group after the last.
+#[derive(Debug)]
+pub(super) struct Cells {
+    op: Combine,
+    ty: Ty,
+    len: usize,
+    words: Vec<u64>,
+    neutral: u64,
+}
+
+/// Calls a function with a type and an operation.
+macro_rules! typed {
+    ($cells:expr, $call:ident $args:tt) => {
+        match ($cells.op, $cells.ty) {
+            (Combine::Add, Ty::U32 | Ty::I32) => typed!(@ $call, u32, u32::wrapping_add, $args),
+            (Combine::Add, _) => typed!(@ $call, u64, u64::wrapping_add, $args),
+            (Combine::Or, _) => typed!(@ $call, u64, |a: u64, b: u64| a | b, $args),
+            (Combine::Min, Ty::I8) => typed!(@ $call, i8, Ord::min, $args),
+            (Combine::Min, Ty::I16) => typed!(@ $call, i16, Ord::min, $args),
+            (Combine::Min, Ty::I32) => typed!(@ $call, i32, Ord::min, $args),
+            (Combine::Min, Ty::I64) => typed!(@ $call, i64, Ord::min, $args),
+            (Combine::Min, Ty::U8) => typed!(@ $call, u8, Ord::min, $args),
+            (Combine::Min, Ty::U16) => typed!(@ $call, u16, Ord::min, $args),
+            (Combine::Min, Ty::U32) => typed!(@ $call, u32, Ord::min, $args),
+            (Combine::Min, _) => typed!(@ $call, u64, Ord::min, $args),
+            (Combine::Max, Ty::I8) => typed!(@ $call, i8, Ord::max, $args),
+            (Combine::Max, Ty::I16) => typed!(@ $call, i16, Ord::max, $args),
+            (Combine::Max, Ty::I32) => typed!(@ $call, i32, Ord::max, $args),
+            (Combine::Max, Ty::I64) => typed!(@ $call, i64, Ord::max, $args),
+            (Combine::Max, Ty::U8) => typed!(@ $call, u8, Ord::max, $args),
+            (Combine::Max, Ty::U16) => typed!(@ $call, u16, Ord::max, $args),
+            (Combine::Max, Ty::U32) => typed!(@ $call, u32, Ord::max, $args),
+            (Combine::Max, _) => typed!(@ $call, u64, Ord::max, $args),
+            (op, ty) => unreachable!("{op:?} of {ty:?} is not supported"),
+        }
+    };
+    (@ $call:ident, $ty:ty, $op:expr, ($($arg:expr),*)) => { $call::<$ty>($op, $($arg),*) };
+}
+
+impl Cells {
+    /// Whether the order of such an operation does not matter.
+    pub(super) fn supports(op: Combine, ty: Ty) -> bool {
+        match op {
+            Combine::Add => matches!(ty, Ty::I64 | Ty::U64),
+            Combine::Min | Combine::Max => ty.is_int(),
+            _ => false,
+        }
+    }
+
+    /// Neutral elements.
+    pub(super) fn new(op: Combine, ty: Ty, len: usize) -> Self {
+        let bytes = (len + LANES).next_multiple_of(LANES) * ty.bytes();
+        let mut cells = Self {
+            op,
+            ty,
+            len,
+            words: vec![0; bytes / 8],
+            neutral: op.neutral(ty).bits,
+        };
+        cells.clear_all();
+        cells
+    }
+
+    pub(super) fn clear_all(&mut self) {
+        self.clear_first(self.len);
+    }
+
+    /// Makes the first `len` elements neutral.
+    pub(super) fn clear_first(&mut self, len: usize) {
+        let neutral = self.neutral;
+        match self.ty.bytes() {
+            1 => cells_mut::<u8>(&mut self.words)[..len].fill(neutral as u8),
+            2 => cells_mut::<u16>(&mut self.words)[..len].fill(neutral as u16),
+            4 => cells_mut::<u32>(&mut self.words)[..len].fill(neutral as u32),
+            _ => self.words[..len].fill(neutral),
+        }
+    }
+
+    /// Makes one element neutral.
+    pub(super) fn clear(&mut self, at: usize) {
+        let neutral = self.neutral;
+        match self.ty.bytes() {
+            1 => cells_mut::<u8>(&mut self.words)[at] = neutral as u8,
+            2 => cells_mut::<u16>(&mut self.words)[at] = neutral as u16,
+            4 => cells_mut::<u32>(&mut self.words)[at] = neutral as u32,
+            _ => self.words[at] = neutral,
+        }
+    }
+
+    /// All bits of the first elements, which are words.
+    pub(super) fn join_bits(&self, len: usize) -> u64 {
+        self.words[..len].iter().fold(0, |all, word| all | word)
+    }
+
+    /// Elements from `first` on, to be read.
+    pub(super) fn view(&self, first: usize) -> View {
+        View {
+            values: self
+                .words
+                .as_ptr()
+                .cast::<u8>()
+                .wrapping_add(first * self.ty.bytes()),
+            len: (self.words.len() * 8 / self.ty.bytes() - first) as u64,
+            ..view::nothing()
+        }
+    }
+
+    /// All elements, to be written.
+    pub(super) fn target(&mut self) -> Target {
+        Target {
+            values: self.words.as_mut_ptr().cast(),
+            validity: std::ptr::null_mut(),
+            len: (self.words.len() * 8 / self.ty.bytes()) as u64,
+        }
+    }
+}
+
+/// Joins each value to the state of its key; without values one for each row.
+pub(super) fn scatter(ids: &[u32], values: Option<&Cells>, state: &mut Cells) {
+    fn join<T: Plain>(op: impl Fn(T, T) -> T, ids: &[u32], values: &[u64], state: &mut [u64]) {
+        let state = cells_mut::<T>(state);
+        for (id, value) in ids.iter().zip(cells::<T>(values)) {
+            let state = &mut state[*id as usize];
+            *state = op(*state, *value);
+        }
+    }
+    let Some(values) = values else {
+        let state = cells_mut::<u32>(&mut state.words);
+        for id in ids {
+            state[*id as usize] += 1;
+        }
+        return;
+    };
+    typed!(state, join(ids, &values.words, &mut state.words));
+}
+
+/// Joins states key by key.
+pub(super) fn combine(total: &mut Cells, states: &Cells) {
+    fn join<T: Plain>(op: impl Fn(T, T) -> T, total: &mut [u64], states: &[u64]) {
+        for (total, state) in cells_mut::<T>(total).iter_mut().zip(cells::<T>(states)) {
+            *total = op(*total, *state);
+        }
+    }
+    typed!(total, join(&mut total.words, &states.words));
+}
+
+/// Joins the states of some keys.
+pub(super) fn gather(total: &mut Cells, states: &Cells, keys: &[u32]) {
+    fn join<T: Plain>(op: impl Fn(T, T) -> T, total: &mut [u64], states: &[u64], keys: &[u32]) {
+        let states = cells::<T>(states);
+        for (total, key) in cells_mut::<T>(total).iter_mut().zip(keys) {
+            *total = op(*total, states[*key as usize]);
+        }
+    }
+    typed!(total, join(&mut total.words, &states.words, keys));
+}
+
+fn cells<T: Plain>(words: &[u64]) -> &[T] {
+    // SAFETY: words are aligned for any plain type, whose values any bits are.
+    unsafe {
+        std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words) / size_of::<T>())
+    }
+}
+
+fn cells_mut<T: Plain>(words: &mut [u64]) -> &mut [T] {
+    // SAFETY: as above, and the words are borrowed for as long.
+    unsafe {
+        std::slice::from_raw_parts_mut(
+            words.as_mut_ptr().cast(),
+            size_of_val(words) / size_of::<T>(),
+        )
+    }
+}

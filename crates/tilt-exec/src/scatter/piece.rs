@@ -1,0 +1,372 @@
+//! Some windows of a run, with states of their own.
+
+use std::ops::Range;
+
+use tilt_codegen::{
+    abi::{Target, View},
+    lir::{By, LANES, Sink},
+};
+use tilt_data::Timeline;
+
+use crate::{
+    memory::{Returned, Scratch},
+    plan::{Source, Stage},
+    run::{CHUNK, Shared},
+    scan::magnitude,
+    scatter::{
+        Job, Slot,
+        cells::{Cells, combine, gather, scatter},
+        columns::Columns,
+    },
+    view,
+    window::Guard,
+};
+
+/// Some windows while they are computed, with states of their own.
+pub(super) struct Piece<'a> {
+    job: &'a Job<'a>,
+    stage: &'a Stage,
+    /// The panes of a window, less its number.
+    reach: Range<i64>,
+    is_sparse: bool,
+    /// Pane `p` is at `p` modulo their number.
+    panes: Vec<Pane>,
+    /// What windows read: states of several panes joined, or those of some keys.
+    totals: Vec<Cells>,
+    neutral: Vec<Cells>,
+    contributions: Vec<Vec<Cells>>,
+    ids: Vec<u32>,
+    /// The keys that a window is computed for, if not all.
+    candidates: Vec<u32>,
+    /// Where the main loop writes, and what is kept of it.
+    written: Vec<Shared>,
+    pub(super) out: Columns,
+    pub(super) magnitude: u64,
+    pub(super) widest: u64,
+    scratch: Scratch,
+}
+
+struct Pane {
+    states: Vec<Cells>,
+    /// A bit for each key that has a row, if that is kept.
+    touched: Vec<u64>,
+    rows: usize,
+}
+
+impl<'a> Piece<'a> {
+    pub(super) fn new(job: &'a Job<'a>, reach: Range<i64>, is_sparse: bool) -> Self {
+        let stage = &job.plan.stages[0];
+        let slots = &job.scatter.slots;
+        let keys = job.keys.len();
+        let states = |len: usize| -> Vec<Cells> {
+            slots
+                .iter()
+                .map(|slot| Cells::new(slot.op, slot.ty, len))
+                .collect()
+        };
+        let pane = || Pane {
+            states: states(keys),
+            touched: vec![0; if is_sparse { keys.div_ceil(64) } else { 0 }],
+            rows: 0,
+        };
+        let direct = reach.end - reach.start == 1 && !is_sparse;
+        let contributions = stage.windows.iter().map(|window| {
+            let cells = window
+                .slots
+                .iter()
+                .map(|(op, ty)| Cells::new(*op, *ty, CHUNK));
+            cells.collect()
+        });
+        let main = &job.plan.loops[stage.main];
+        let Sink::Store { columns, .. } = &main.sink else {
+            unreachable!("the main loop of a stage stores")
+        };
+        let written = columns
+            .iter()
+            .map(|c| Shared::new(main.ty(c.value), c.valid.is_some(), CHUNK));
+        let written: Vec<Shared> = written.collect();
+        Self {
+            job,
+            stage,
+            is_sparse,
+            panes: reach.clone().map(|_| pane()).collect(),
+            reach,
+            totals: states(if direct { 0 } else { keys }),
+            neutral: states(CHUNK),
+            contributions: contributions.collect(),
+            ids: vec![0; CHUNK],
+            candidates: Vec::new(),
+            out: Columns::new(&written, stage.facts.leaves.len()),
+            written,
+            magnitude: 0,
+            widest: 0,
+            scratch: Scratch::default(),
+        }
+    }
+
+    pub(super) fn run(&mut self, windows: Range<i64>) {
+        let timeline = &self.job.series.axis.timeline;
+        let mut next = windows.start + self.reach.start;
+        let mut row = timeline.ends_until(self.job.edge(next).unwrap_or(i64::MIN));
+        let mut window = windows.start;
+        while window < windows.end {
+            if self.panes.iter().all(|pane| pane.rows == 0) {
+                // Nothing until the window that ends in the next row's pane.
+                let Some(pane) = (row < timeline.len())
+                    .then(|| self.job.pane_of(row))
+                    .flatten()
+                else {
+                    return;
+                };
+                window = window.max(pane - self.reach.end + 1);
+                next = next.max(window + self.reach.start);
+                if window >= windows.end {
+                    return;
+                }
+            }
+            while next < window + self.reach.end {
+                let edge = self.job.edge(next + 1).unwrap_or(i64::MAX);
+                let rows = row..row + rows_until(timeline, row, edge);
+                row = rows.end;
+                self.fill(next, rows);
+                next += 1;
+            }
+            let rows: usize = self.panes.iter().map(|pane| pane.rows).sum();
+            self.widest = self.widest.max(rows as u64);
+            if rows > 0 {
+                self.emit(window);
+            }
+            window += 1;
+        }
+    }
+
+    fn at(&self, pane: i64) -> usize {
+        pane.rem_euclid(self.panes.len() as i64) as usize
+    }
+
+    /// Forgets the pane that was in the same place, and joins the rows of this one to its states.
+    fn fill(&mut self, pane: i64, rows: Range<usize>) {
+        let at = self.at(pane);
+        let pane = &mut self.panes[at];
+        if pane.rows > 0 {
+            if self.is_sparse {
+                let touched = &mut pane.touched;
+                for state in &mut pane.states {
+                    bits(touched).for_each(|key| state.clear(key));
+                }
+                touched.fill(0);
+            } else {
+                pane.states.iter_mut().for_each(Cells::clear_all);
+            }
+        }
+        pane.rows = rows.len();
+        for start in rows.clone().step_by(CHUNK) {
+            let chunk = start..rows.end.min(start + CHUNK);
+            self.job.ids.read(chunk.clone(), &mut self.ids);
+            self.contribute(&chunk);
+            let ids = &self.ids[..chunk.len()];
+            let pane = &mut self.panes[at];
+            if self.is_sparse {
+                for id in ids {
+                    pane.touched[*id as usize / 64] |= 1 << (id % 64);
+                }
+            }
+            for (slot, state) in self.job.scatter.slots.iter().zip(&mut pane.states) {
+                let values = slot
+                    .of
+                    .map(|(window, slot)| &self.contributions[window][slot]);
+                scatter(ids, values, state);
+            }
+        }
+    }
+
+    /// What rows contribute to each window of the stage.
+    fn contribute(&mut self, rows: &Range<usize>) {
+        let job = self.job;
+        for (number, window) in self.stage.windows.iter().enumerate() {
+            self.scratch.reset();
+            let scratch = &mut self.scratch;
+            let body = &job.plan.loops[job.scatter.loops[number]];
+            let views: Vec<View> = window
+                .sources
+                .iter()
+                .zip(body.accesses.iter())
+                .map(|(source, (_, access))| {
+                    let Source::Leaf { leaf, .. } = source else {
+                        unreachable!("rows contribute what they hold")
+                    };
+                    let leaf = &job.series.leaves[*leaf];
+                    view::rows(
+                        leaf,
+                        rows.start as i64,
+                        rows.len(),
+                        access.nullable,
+                        scratch,
+                    )
+                })
+                .collect();
+            let targets = self.contributions[number].iter_mut().map(Cells::target);
+            let targets: Vec<Target> = targets.collect();
+            let params: Vec<u64> = window.params.iter().map(|p| self.job.param(p)).collect();
+            // SAFETY: views and targets cover the rows up to a whole group.
+            unsafe {
+                job.call(
+                    job.scatter.loops[number],
+                    &views,
+                    &targets,
+                    &params,
+                    rows.len(),
+                );
+            }
+            self.magnitude |= match window.guard {
+                Guard::None => 0,
+                Guard::Leaf(_, leaf) => magnitude(&job.series.leaves[leaf], rows.clone()),
+                Guard::Slot => self.contributions[number]
+                    .last()
+                    .map_or(0, |c| c.join_bits(rows.len())),
+            };
+        }
+    }
+
+    /// Computes a window for all keys that may have an event.
+    fn emit(&mut self, window: i64) {
+        let job = self.job;
+        let keys = job.keys.len();
+        let mut rows = keys;
+        if self.is_sparse {
+            let mut all = self.panes[0].touched.clone();
+            for pane in &self.panes[1..] {
+                all.iter_mut().zip(&pane.touched).for_each(|(a, b)| *a |= b);
+            }
+            self.candidates.clear();
+            self.candidates.extend(bits(&all).map(|key| key as u32));
+            rows = self.candidates.len();
+        }
+        let direct = self.panes.len() == 1 && !self.is_sparse;
+        if !direct {
+            for (number, slot) in job.scatter.slots.iter().enumerate() {
+                self.totals[number].clear_first(rows);
+                let range = &job.scatter.ranges[slot.range];
+                for pane in window + range.start..window + range.end {
+                    let pane = &self.panes[self.at(pane)];
+                    let total = &mut self.totals[number];
+                    if pane.rows == 0 {
+                        continue;
+                    }
+                    if self.is_sparse {
+                        gather(total, &pane.states[number], &self.candidates);
+                    } else {
+                        combine(total, &pane.states[number]);
+                    }
+                }
+            }
+        }
+        let end = job.end_of(window).unwrap_or(i64::MAX);
+        for start in (0..rows).step_by(CHUNK) {
+            let chunk = start..rows.min(start + CHUNK);
+            self.compute(chunk.clone(), direct);
+            let candidates = self.is_sparse.then_some(&self.candidates[..]);
+            self.out.keep(&self.written, chunk, candidates, end);
+        }
+    }
+
+    /// The main loop for some keys.
+    fn compute(&mut self, rows: Range<usize>, direct: bool) {
+        let job = self.job;
+        let states = if direct {
+            &self.panes[0].states
+        } else {
+            &self.totals
+        };
+        let main = &job.plan.loops[self.stage.main];
+        let slot_of = |wanted: Option<(usize, usize)>, range: usize| {
+            let is = |slot: &Slot| slot.of == wanted && (wanted.is_some() || slot.range == range);
+            job.scatter
+                .slots
+                .iter()
+                .position(is)
+                .expect("a slot for every source")
+        };
+        self.scratch.reset();
+        let index = self.scratch.slice::<u32>(CHUNK);
+        index
+            .iter_mut()
+            .enumerate()
+            .for_each(|(row, index)| *index = row as u32);
+        let views: Vec<View> = self
+            .stage
+            .sources
+            .iter()
+            .zip(main.accesses.iter())
+            .map(|(source, (_, access))| {
+                // The late part is all of a window, the early part and its first position are nothing.
+                let (slot, is_late) = match source {
+                    Source::Window { window, column } => {
+                        (slot_of(Some((*window, column / 2)), 0), column % 2 == 1)
+                    }
+                    Source::RangeFirst(range) => (slot_of(None, *range), false),
+                    Source::RangeEnd(range) => (slot_of(None, *range), true),
+                    _ => unreachable!("windows by key read nothing else"),
+                };
+                let mut view = if is_late {
+                    states[slot].view(rows.start)
+                } else {
+                    self.neutral[slot].view(0)
+                };
+                if access.by == By::Index {
+                    view.index = index.as_ptr();
+                }
+                view
+            })
+            .collect();
+        let targets: Vec<Target> = self
+            .written
+            .iter()
+            .map(|column| Target {
+                values: column.values.as_ptr(),
+                validity: column
+                    .validity
+                    .as_ref()
+                    .map_or(std::ptr::null_mut(), Returned::as_ptr),
+                len: CHUNK as u64,
+            })
+            .collect();
+        let params: Vec<u64> = self.stage.params.iter().map(|p| job.param(p)).collect();
+        // SAFETY: states and what is written have room for whole groups, and the index names rows of the chunk.
+        unsafe { job.call(self.stage.main, &views, &targets, &params, rows.len()) }
+    }
+}
+
+/// How many rows from `row` on end by `t`, found near `row`.
+fn rows_until(timeline: &Timeline, row: usize, t: i64) -> usize {
+    let len = timeline.len() - row;
+    let (mut low, mut step) = (0, LANES);
+    while low + step <= len && timeline.end(row + low + step - 1) <= t {
+        low += step;
+        step *= 2;
+    }
+    let mut high = len.min(low + step);
+    while low < high {
+        let middle = low.midpoint(high);
+        if timeline.end(row + middle) <= t {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+/// The numbers of the bits that are set.
+fn bits(words: &[u64]) -> impl Iterator<Item = usize> {
+    words.iter().enumerate().flat_map(|(at, word)| {
+        let mut word = *word;
+        std::iter::from_fn(move || {
+            (word != 0).then(|| {
+                let bit = word.trailing_zeros() as usize;
+                word &= word - 1;
+                at * 64 + bit
+            })
+        })
+    })
+}

@@ -1,0 +1,254 @@
+//! Keyed runs of the engine against the oracle: random programs, and windows by key written by hand.
+
+use std::collections::BTreeMap;
+
+use proptest::{prelude::*, test_runner::TestCaseError};
+use tilt::{
+    Backend, Query, RunOptions,
+    data::SnapshotBuffer,
+    interp::{self, Event, Inputs, Options, Value, events_of, run_buffers},
+    ir::{self, Program, Span},
+};
+
+use crate::{
+    engine::buffers,
+    generate::{self, Choices, Scope},
+    properties::{BASES, choices, config, key_the_records},
+    text::{format_events, format_inputs},
+};
+
+const WAYS: [(Backend, usize, Option<usize>); 6] = [
+    (Backend::Loops, 1, None),
+    (Backend::Loops, 1, Some(8)),
+    (Backend::Native, 1, None),
+    (Backend::Native, 2, None),
+    (Backend::Native, 8, Some(16)),
+    (Backend::Native, 8, None),
+];
+
+/// Runs a program in all ways; the first result that is not `expected`, with what was run.
+fn difference(
+    program: &Program,
+    inputs: &BTreeMap<String, SnapshotBuffer>,
+    options: &Options,
+    expected: &SnapshotBuffer,
+) -> Option<String> {
+    let right = events_of(expected).expect("a buffer of events");
+    for optimize in [false, true] {
+        let query = Query::new(program.clone())
+            .expect("verified")
+            .optimize(optimize);
+        let compiled = query.compile().expect("compiles");
+        for (backend, threads, rows) in WAYS {
+            let mut asked = RunOptions::default()
+                .backend(backend)
+                .threads(threads)
+                .functions(options.functions.clone());
+            asked = rows.into_iter().fold(asked, RunOptions::piece_rows);
+            asked = options.span.into_iter().fold(asked, RunOptions::span);
+            asked = options.part.into_iter().fold(asked, RunOptions::part);
+            let found = match compiled.run(inputs, &asked) {
+                Ok(found) if is_same(&found, expected, &right) => continue,
+                Ok(found) => format_events(&events_of(&found).expect("a buffer of events")),
+                Err(error) => error.to_string(),
+            };
+            return Some(format!(
+                "{backend:?} optimize {optimize} threads {threads} pieces {rows:?}\n{program}\n// gives     {}\n// but here  {found}",
+                format_events(&right),
+            ));
+        }
+    }
+    None
+}
+
+fn is_same(found: &SnapshotBuffer, expected: &SnapshotBuffer, right: &[Event]) -> bool {
+    let columns = |b: &SnapshotBuffer| -> Vec<_> {
+        let columns = b.columns().iter();
+        columns
+            .map(|c| (c.name().to_owned(), c.array().data_type().clone()))
+            .collect()
+    };
+    let events = events_of(found).expect("a buffer of events");
+    columns(found) == columns(expected)
+        && events.len() == right.len()
+        && events.iter().zip(right).all(|(a, b)| a.same(b))
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn keyed_runs_agree_with_the_oracle(choices in choices()) {
+        let (mut of_program, mut of_data) = (Choices::new(&choices), Choices::reversed(&choices));
+        let mut program = generate::program(&mut of_program, Scope { instants: true });
+        let base = BASES[of_data.below(BASES.len())];
+        let inputs = generate::inputs(&mut of_data, &program, base);
+        if key_the_records(&mut program).is_empty() {
+            return Ok(());
+        }
+        let options = Options { span: interp::hull(&inputs), part: None, functions: generate::functions() };
+        let arrays = buffers(&program, &inputs);
+        let Ok(expected) = run_buffers(&program, &arrays, &options) else { return Ok(()) };
+        if let Some(difference) = difference(&program, &arrays, &options, &expected) {
+            return Err(TestCaseError::fail(format!("{}{difference}", format_inputs(&inputs))));
+        }
+    }
+}
+
+/// Numbers that look random.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: i64) -> i64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as i64).rem_euclid(n)
+    }
+}
+
+/// What keys there are.
+#[derive(Clone, Copy, Debug)]
+enum KeyKind {
+    Dense(i64),
+    Sparse,
+    Nullable,
+    Text,
+    Float,
+    Bool,
+}
+
+const KINDS: [KeyKind; 8] = [
+    KeyKind::Dense(1),
+    KeyKind::Dense(3),
+    KeyKind::Dense(200),
+    KeyKind::Sparse,
+    KeyKind::Nullable,
+    KeyKind::Text,
+    KeyKind::Float,
+    KeyKind::Bool,
+];
+
+impl KeyKind {
+    fn dtype(self) -> &'static str {
+        match self {
+            Self::Dense(_) => "i32",
+            Self::Sparse => "i64",
+            Self::Nullable => "i16",
+            Self::Text => "utf8",
+            Self::Float => "f64",
+            Self::Bool => "bool",
+        }
+    }
+
+    fn value(self, random: &mut Random) -> Value {
+        match self {
+            Self::Dense(n) => Value::Int(random.below(n) - 2),
+            Self::Sparse => Value::Int((random.below(9) - 4) * (1 << 60)),
+            Self::Nullable if random.below(3) == 0 => Value::Null,
+            Self::Nullable => Value::Int(random.below(4)),
+            Self::Text => Value::from(["b", "", "a", "b2"][random.below(4) as usize]),
+            Self::Float => {
+                let floats = [0.0, -0.0, f64::NAN, -f64::NAN, 1.5, f64::NEG_INFINITY];
+                Value::Float(floats[random.below(6) as usize])
+            }
+            Self::Bool => Value::Bool(random.below(2) == 0),
+        }
+    }
+}
+
+/// Points of some keys: bursts of equal stamps, now and then a long silence.
+fn points(kind: KeyKind, n: usize, random: &mut Random) -> Vec<Event> {
+    let mut t = -40;
+    let mut event = || {
+        t += match random.below(40) {
+            0 => 97,
+            step => step % 3,
+        };
+        let v = match random.below(8) {
+            0 => Value::Null,
+            _ => Value::Int(random.below(2001) - 1000),
+        };
+        let x = Value::Float(random.below(64) as f64 / 8.0 - 4.0);
+        let fields = [kind.value(random), v, x, Value::Bool(random.below(2) == 0)];
+        Event::point(t, Value::record(fields))
+    };
+    (0..n).map(|_| event()).collect()
+}
+
+/// Bodies of windows by key, over `~e: {k, v: i64, x: f64, b: bool}`.
+const QUERIES: [&str; 17] = [
+    // In one pass: the first eleven.
+    "~y[t every 10] = reduce len ~e[t-10 : t]  output ~y",
+    "~p[t] = if ~e[t].v > 0 then ~e[t].v else null  ~y[t every 10] = reduce len ~p[t-10 : t]  output ~y",
+    "~p[t] = if ~e[t].v > 5000 then ~e[t].v else null  ~y[t every 10] = reduce sum ~p[t-10 : t]  output ~y",
+    "~p[t] = ~e[t].v  ~y[t every 10 offset 3] = reduce sum ~p[t-10 : t]  output ~y",
+    "~p[t] = ~e[t].v  ~y[t every 10] = reduce sum ~p[t-30 : t]  output ~y",
+    "~p[t] = ~e[t].v  ~y[t every 4] = reduce min ~p[t-40 : t]  output ~y",
+    "~p[t] = ~e[t].x  ~y[t every 10] = reduce max ~p[t-13 : t-3]  output ~y",
+    "~p[t] = ~e[t].b  ~y[t every 7] = reduce all ~p[t-7 : t]  output ~y",
+    "~p[t] = ~e[t].b  ~y[t every 7] = reduce any ~p[t-21 : t]  output ~y",
+    "~p[t] = ~e[t].v  ~y[t every 5] = if (reduce mean ~p[t-5 : t]) > -900.0 \
+     then {m: reduce mean ~p[t-5 : t], r: reduce max ~p[t-15 : t+5]} else null  output ~y",
+    "~p[t] = ~e[t].v  ~q[t every 5] = reduce sum ~p[t-5 : t]  ~y[t every 5] = if ~q[t] > 0 then ~q[t] * 2 else null  output ~y",
+    // Not for one pass: floats in order, other grids, silence that counts, events, times.
+    "~p[t] = ~e[t].v  ~q[t every 5] = reduce mean ~p[t-5 : t]  ~r[t every 5] = reduce max ~p[t-15 : t+5] \
+     ~y[t every 5] = {m: ~q[t], r: ~r[t]}  output ~y",
+    "~p[t] = ~e[t].x  ~y[t every 10] = reduce sum ~p[t-10 : t]  output ~y",
+    "~p[t] = ~e[t].v  ~y[t every 10] = reduce sum ~p[t-15 : t]  output ~y",
+    "~p[t] = ~e[t].v  ~q[t every 20] = reduce len ~p[t-20 : t]  ~y[t every 20] = coalesce(~q[t], 0)  output ~y",
+    "~p[t] = ~e[t].x  ~y[t] = reduce mean ~p[t-12 : t]  output ~y",
+    "~y[t] = {k: ~e[t].k, v: ~e[t].v}  output ~y",
+];
+
+#[test]
+fn windows_by_key_that_do_not_ask_for_the_order_take_one_pass() {
+    for (number, text) in QUERIES.iter().enumerate() {
+        let text = format!(
+            "query q unit tick {{ input ~e: {{k: i32, v: i64, x: f64, b: bool}} point key k overlap bag  {text} }}"
+        );
+        let plan = Query::parse(&text)
+            .expect("a query")
+            .compile()
+            .expect("compiles")
+            .explain();
+        let how = if number < 11 {
+            "keys: all in one pass"
+        } else {
+            "keys: one after the other"
+        };
+        assert!(plan.contains(how), "{number}: {how}\n{plan}");
+    }
+}
+
+#[test]
+fn windows_by_key_agree_with_the_oracle() {
+    let mut random = Random(7);
+    for kind in KINDS {
+        for text in QUERIES {
+            let dtype = kind.dtype();
+            let text = format!(
+                "query q unit tick {{ input ~e: {{k: {dtype}, v: i64, x: f64, b: bool}} point key k overlap bag  {text} }}"
+            );
+            let program = ir::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            for n in [0, 1, 40, 400] {
+                let events = points(kind, n, &mut random);
+                let inputs = Inputs::from([("e".to_owned(), events)]);
+                let arrays = buffers(&program, &inputs);
+                let part = Some(Span::new(-5, 203));
+                for part in [None, part] {
+                    let options = Options {
+                        part,
+                        ..Options::default()
+                    };
+                    let expected = run_buffers(&program, &arrays, &options)
+                        .unwrap_or_else(|e| panic!("{e}\n{text}"));
+                    if let Some(difference) = difference(&program, &arrays, &options, &expected) {
+                        panic!("{kind:?} {part:?}\n{}{difference}", format_inputs(&inputs));
+                    }
+                }
+            }
+        }
+    }
+}
