@@ -35,7 +35,10 @@ pub(crate) fn engine(
 }
 
 /// From text to what can run: without anything kept from before, or from the cache.
-pub(crate) fn compile(text: &str, _cached: bool) -> Compiled {
+pub(crate) fn compile(text: &str, cached: bool) -> Compiled {
+    if !cached {
+        tilt::forget_compiled();
+    }
     let query = Query::parse(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     query.compile().unwrap_or_else(|e| panic!("{e}\n{text}"))
 }

@@ -5,39 +5,14 @@ use std::collections::BTreeMap;
 use proptest::{prelude::*, test_runner::TestCaseError};
 use tilt::{
     Backend, Query, RunOptions,
-    data::SnapshotBuffer,
-    interp::{self, Event, Inputs, Options, buffer_of, events_of},
-    ir::{self, Program, SpanRule},
+    interp::{self, Event, Inputs, Options, events_of},
 };
 
 use crate::{
-    generate::{self, Choices, Scope},
+    generate::{self, Choices, Scope, buffers},
     properties::{BASES, choices, config},
     text::{format_events, format_inputs},
 };
-
-/// Events as buffers, which the engine reads.
-pub(crate) fn buffers(program: &Program, inputs: &Inputs) -> BTreeMap<String, SnapshotBuffer> {
-    let buffer = |input: &ir::Input| {
-        let length = match input.span {
-            SpanRule::Point => Some(1),
-            SpanRule::Fixed(d) => Some(d),
-            SpanRule::UntilNext | SpanRule::Interval => None,
-        };
-        buffer_of(
-            &inputs[&input.name],
-            &input.name,
-            &input.dtype,
-            program.unit,
-            length,
-        )
-        .unwrap_or_else(|e| panic!("{e}\n{program}"))
-    };
-    program
-        .inputs()
-        .map(|(_, input)| (input.name.clone(), buffer(input)))
-        .collect()
-}
 
 fn same(a: &[Event], b: &[Event]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same(b))

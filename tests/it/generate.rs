@@ -4,10 +4,11 @@
 //! simplest alternative, so a shorter or smaller sequence makes a simpler program: that is all the shrinking there
 //! is. Property tests take the sequence from proptest, fuzz targets from the fuzzer.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use tilt::{
-    interp::{Event, Functions, Inputs, Value},
+    data::SnapshotBuffer,
+    interp::{Event, Functions, Inputs, Value, buffer_of},
     ir::{
         Agg, BinaryOp, Bounds, Clock, DType, Edge, Expr, ExprId, Field, FloatWidth, FuncId,
         Function, Input, Lambda, OPEN, Overlap, Program, QuantileMethod, Ratio, Reducer, ReducerId,
@@ -114,6 +115,29 @@ pub(crate) fn functions() -> Functions {
         _ => Value::Null,
     });
     functions
+}
+
+/// Events as buffers, which the engine reads.
+pub(crate) fn buffers(program: &Program, inputs: &Inputs) -> BTreeMap<String, SnapshotBuffer> {
+    let buffer = |input: &Input| {
+        let length = match input.span {
+            SpanRule::Point => Some(1),
+            SpanRule::Fixed(d) => Some(d),
+            SpanRule::UntilNext | SpanRule::Interval => None,
+        };
+        buffer_of(
+            &inputs[&input.name],
+            &input.name,
+            &input.dtype,
+            program.unit,
+            length,
+        )
+        .unwrap_or_else(|e| panic!("{e}\n{program}"))
+    };
+    program
+        .inputs()
+        .map(|(_, input)| (input.name.clone(), buffer(input)))
+        .collect()
 }
 
 fn record_type() -> DType {

@@ -11,8 +11,7 @@ use tilt::{
 };
 
 use crate::{
-    engine::buffers,
-    generate::{self, Choices, Scope},
+    generate::{self, Choices, Scope, buffers},
     properties::{BASES, choices, config, key_the_records},
     text::{format_events, format_inputs},
 };

@@ -2,6 +2,7 @@
 
 mod apps;
 mod engine;
+mod explain;
 mod generate;
 mod golden;
 mod joins;

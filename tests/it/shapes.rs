@@ -7,8 +7,7 @@ use tilt::{
 };
 
 use crate::{
-    engine::buffers,
-    generate::{self, Choices},
+    generate::{self, Choices, buffers},
     properties::BASES,
     text::{format_events, format_inputs},
 };

@@ -268,14 +268,16 @@ impl SnapshotBuffer {
     /// From the earliest start to the latest end of all events; `None` if there is none. An open event counts with its
     /// first instant.
     pub fn hull(&self) -> Option<Span> {
+        // Of equal lengths, or one after the other, the first event starts first and the last ends last.
+        let in_order =
+            matches!(self.timeline.spans(), Spans::Fixed(_)) || self.bag.get() == Some(&false);
+        if in_order {
+            let first = (0..self.len()).find(|i| self.is_event(*i));
+            let last = (0..self.len()).rev().find(|i| self.is_event(*i));
+            return self.timeline.hull_of(first.into_iter().chain(last));
+        }
         match &self.rows {
             None => self.timeline.hull(),
-            // Of equal lengths, the first starts first and the last ends last.
-            Some(rows) if matches!(self.timeline.spans(), Spans::Fixed(_)) => {
-                let first = rows.valid_indices().next();
-                let last = (0..rows.len()).rev().find(|i| rows.is_valid(*i));
-                self.timeline.hull_of(first.into_iter().chain(last))
-            }
             Some(rows) => self.timeline.hull_of(rows.valid_indices()),
         }
     }

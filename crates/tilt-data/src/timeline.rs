@@ -217,9 +217,17 @@ impl Timeline {
                 };
                 inner + usize::from(!self.is_empty() && self.is_superseded(self.len() - 1))
             }
-            Spans::Contiguous { .. } | Spans::Starts { .. } => {
-                (0..self.len()).filter(|i| self.is_superseded(*i)).count()
-            }
+            Spans::Starts { starts, .. } => match &self.stamps {
+                // At the speed of memory.
+                Stamps::Explicit(ends) => {
+                    let pairs = starts.iter().zip(ends);
+                    pairs.filter(|(start, end)| end <= start).count()
+                }
+                Stamps::Regular { .. } => {
+                    (0..self.len()).filter(|i| self.is_superseded(*i)).count()
+                }
+            },
+            Spans::Contiguous { .. } => (0..self.len()).filter(|i| self.is_superseded(*i)).count(),
         }
     }
 

@@ -42,17 +42,15 @@ impl Chunks {
             self.present = series.present.as_ref().map(|_| bits());
         }
         let timeline = &series.axis.timeline;
-        match (timeline.stamps(), timeline.spans(), timeline.shift()) {
-            (Stamps::Explicit(ends), Spans::Starts { starts, .. }, 0) => {
-                self.starts.push(bytes_of(starts), expected * 8);
-                self.ends.push(bytes_of(ends), expected * 8);
-            }
-            _ => {
-                let starts: Vec<i64> = (0..rows).map(|i| timeline.start(i)).collect();
-                let ends: Vec<i64> = (0..rows).map(|i| timeline.end(i)).collect();
-                self.starts.push(bytes_of(&starts), expected * 8);
-                self.ends.push(bytes_of(&ends), expected * 8);
-            }
+        let stored = (timeline.stamps(), timeline.spans(), timeline.shift());
+        if let (Stamps::Explicit(ends), Spans::Starts { starts, .. }, 0) = stored {
+            self.starts.push(bytes_of(starts), expected * 8);
+            self.ends.push(bytes_of(ends), expected * 8);
+        } else {
+            let starts: Vec<i64> = (0..rows).map(|i| timeline.start(i)).collect();
+            let ends: Vec<i64> = (0..rows).map(|i| timeline.end(i)).collect();
+            self.starts.push(bytes_of(&starts), expected * 8);
+            self.ends.push(bytes_of(&ends), expected * 8);
         }
         for (column, leaf) in self.leaves.iter_mut().zip(&series.leaves) {
             column.push(leaf, expected);

@@ -29,10 +29,15 @@ pub(crate) fn run(
     inputs: &BTreeMap<String, SnapshotBuffer>,
     options: &RunOptions,
 ) -> Result<SnapshotBuffer, Error> {
-    if options.backend != Backend::Interpreter
-        && let Some(result) = try_loops(query, inputs, options)?
-    {
-        return Ok(result);
+    if options.backend != Backend::Interpreter {
+        if let Some(result) = try_loops(query, inputs, options)? {
+            return Ok(result);
+        }
+        if query.learns_of_gaps()
+            && let Some(result) = try_loops(query, inputs, options)?
+        {
+            return Ok(result);
+        }
     }
     let options = Options {
         span: options.span,
@@ -133,6 +138,8 @@ fn events_only(
     for (id, input) in program.inputs() {
         let buffer = inputs.get(&input.name)?;
         tilt_interp::check_buffer(program, input, buffer).ok()?;
+        // Found once: copies of the buffer know it.
+        buffer.is_bag();
         let buffer = if has_gaps(buffer) && !is_counted(program, id) {
             buffer.clone()
         } else if buffer.null_rows() > 0 || buffer.superseded() > 0 {

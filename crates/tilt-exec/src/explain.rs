@@ -1,31 +1,389 @@
 //! What a compiled query does, for people.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
-use crate::query::{Backend, Inner, Prepared};
+use tilt_codegen::lir::{Combine, Lanes, Loop, Sink, Slot};
+use tilt_ir::{Agg, Bounds, Id, Reach, StreamId, format_duration};
+
+use crate::{
+    code::Code,
+    pieces::{HALOS, MERGED, ROWS, STREAMED},
+    plan::{Domain, GroupPlan, Plan, Root, Stage},
+    query::{Backend, Inner, Prepared},
+    window::{Algorithm, RangePlan, WindowPlan},
+};
 
 pub(crate) fn explain(query: &Inner) -> String {
     let mut text = String::new();
-    let _ = writeln!(text, "{}", query.program);
-    let Ok(facts) = query.declared_facts() else {
-        return text;
-    };
-    match &*query.prepare(&facts, Backend::Native) {
-        Prepared::Interpreted(why) => {
-            let _ = writeln!(text, "interpreted, because of {why}");
+    // Writing to a string does not fail.
+    let _ = Explained(query).write(&mut text);
+    text
+}
+
+struct Explained<'a>(&'a Inner);
+
+impl Explained<'_> {
+    fn write(&self, out: &mut String) -> fmt::Result {
+        let program = &self.0.program;
+        let prepared = match self.0.declared_facts() {
+            Ok(facts) => self.0.prepare(&facts, Backend::Native),
+            Err(unsupported) => Prepared::Interpreted(unsupported.0).into(),
+        };
+        writeln!(out, "query {}", program.name)?;
+        for (input, halo) in self.0.lineage.halos() {
+            let (back, ahead) = (halo.lookback, halo.lookahead);
+            let (back, ahead) = (back.display(program.unit), ahead.display(program.unit));
+            let name = program.streams[input].name();
+            writeln!(out, "  ~{name}: lookback {back}, lookahead {ahead}")?;
         }
-        Prepared::Loops { plan, .. } => {
-            if query.program.inputs().any(|(_, input)| input.key.is_some()) {
-                let how = match plan.scatter {
-                    Some(_) => "keys: all in one pass, a state for each",
-                    None => "keys: one after the other, rows grouped by key",
-                };
-                let _ = writeln!(text, "{how}");
+        match &*prepared {
+            Prepared::Interpreted(why) => {
+                writeln!(out, "interpreted, because of {why}")?;
+                writeln!(out, "\n== program\n{program}")
             }
-            for body in &plan.loops {
-                let _ = writeln!(text, "{body}");
+            Prepared::Loops { plan, code } => {
+                self.plan(out, plan, code)?;
+                writeln!(out, "\n== program\n{program}")?;
+                writeln!(out, "== loops")?;
+                for (number, body) in plan.loops.iter().enumerate() {
+                    let mut stages = plan.stages.iter();
+                    match stages.find(|s| s.streaming == Some(number)) {
+                        Some(s) => writeln!(out, "// {number}: {} with streaming stores", s.main)?,
+                        None => writeln!(out, "// {number}\n{body}")?,
+                    }
+                }
+                Ok(())
             }
         }
     }
+
+    fn plan(&self, out: &mut String, plan: &Plan, code: &Code) -> fmt::Result {
+        let code = match code {
+            Code::Native(_) => "machine code",
+            Code::Interpreted => "interpreted loops",
+        };
+        let windows = plan.stages.iter().map(|s| s.windows.len()).sum();
+        let stages = some(plan.stages.len(), "stage loop");
+        writeln!(out, "  {code}: {stages}, {}", some(windows, "window"))?;
+        if self.0.program.inputs().any(|(_, i)| i.key.is_some()) {
+            let how = match plan.scatter {
+                Some(_) => "keys: all in one pass, a state for each",
+                None => "keys: one after the other, rows grouped by key",
+            };
+            writeln!(out, "  {how}")?;
+        }
+        writeln!(out, "  {}", self.cut(plan))?;
+        for stage in &plan.stages {
+            writeln!(out)?;
+            self.stage(out, plan, stage)?;
+        }
+        Ok(())
+    }
+
+    /// How the timeline is cut, as `pieces` decides it.
+    fn cut(&self, plan: &Plan) -> String {
+        if let Some(why) = self.whole(plan) {
+            return format!("in one piece, because {why}");
+        }
+        let unit = self.0.program.unit;
+        let (back, ahead) = (self.0.lineage.lookback(), self.0.lineage.lookahead());
+        let halo = match (back == Reach::NONE, ahead == Reach::NONE) {
+            (true, true) => "no halo".to_owned(),
+            (false, true) => format!("halo {} before", back.display(unit)),
+            (true, false) => format!("halo {} after", ahead.display(unit)),
+            (false, false) => {
+                let (back, ahead) = (back.display(unit), ahead.display(unit));
+                format!("halo {back} before and {ahead} after")
+            }
+        };
+        match plan.root {
+            Root::Merge => {
+                format!("pieces of about {MERGED} rows of the largest input, by time; {halo}")
+            }
+            Root::Input(_) | Root::Grid { .. } if halo == "no halo" => {
+                format!("pieces of about {ROWS} rows, fewer if threads would wait; {halo}")
+            }
+            Root::Input(_) | Root::Grid { .. } => {
+                format!("pieces of about {ROWS} rows, at least {HALOS} times the halo; {halo}")
+            }
+        }
+    }
+
+    /// Why there are no pieces.
+    fn whole(&self, plan: &Plan) -> Option<String> {
+        let mut stages = plan.stages.iter();
+        let recurs = stages.find(|s| plan.loops[s.main].lanes == Lanes::One);
+        if let Some(stage) = recurs {
+            return Some(format!("~{} reads its own past", stage.name));
+        }
+        let mut halos = self.0.lineage.halos();
+        let unbounded = |reach| reach == Reach::Unbounded;
+        if let Some((input, halo)) =
+            halos.find(|(_, halo)| unbounded(halo.lookback) || unbounded(halo.lookahead))
+        {
+            let name = self.0.program.streams[input].name();
+            let side = if unbounded(halo.lookback) {
+                "past"
+            } else {
+                "future"
+            };
+            return Some(format!(
+                "a result may depend on the whole {side} of ~{name}"
+            ));
+        }
+        let mut stages = plan.stages.iter();
+        let grid = stages.find(|s| matches!(s.domain, Domain::Grid { .. }))?;
+        if plan.root == Root::Merge {
+            return Some(format!(
+                "events of the merge may begin at any cell of ~{}",
+                grid.name
+            ));
+        }
+        let why = || {
+            format!(
+                "no length of time bounds which cells of ~{} are read",
+                grid.name
+            )
+        };
+        plan.reach.is_none().then(why)
+    }
+
+    fn stage(&self, out: &mut String, plan: &Plan, stage: &Stage) -> fmt::Result {
+        let main = &plan.loops[stage.main];
+        let periodic = match stage.facts.axis.regular {
+            Some(_) => "periodic",
+            None => "irregular",
+        };
+        let nullable = if stage.facts.nullable {
+            "nullable"
+        } else {
+            "null-free"
+        };
+        let lanes = match main.lanes {
+            Lanes::Eight => "8 lanes",
+            Lanes::One => "1 lane (reads its own past)",
+        };
+        writeln!(
+            out,
+            "stage ~{}: one loop over {}; {periodic}, {nullable}, {lanes}",
+            stage.name,
+            self.rows(plan, stage)
+        )?;
+        for window in &stage.windows {
+            self.window(out, plan, stage, window)?;
+        }
+        for (number, call) in stage.calls.iter().enumerate() {
+            if let Some(arguments) = call.arguments {
+                writeln!(out, "  loop {arguments}: arguments of call {number}")?;
+            }
+        }
+        let past = match stage.streaming {
+            Some(number) => format!(
+                "; loop {number} with streaming stores from {} MiB of output on",
+                STREAMED >> 20
+            ),
+            None => String::new(),
+        };
+        writeln!(out, "  loop {}: {}{past}", stage.main, shape(main))
+    }
+
+    /// The rows of a stage.
+    fn rows(&self, plan: &Plan, stage: &Stage) -> String {
+        let unit = self.0.program.unit;
+        match &stage.domain {
+            Domain::On(stream) => format!("the rows of ~{}", self.name(plan, *stream)),
+            Domain::Grid { period, offset: 0 } => {
+                format!("cells every {}", format_duration(*period, unit))
+            }
+            Domain::Grid { period, offset } => {
+                let (period, offset) = (
+                    format_duration(*period, unit),
+                    format_duration(*offset, unit),
+                );
+                format!("cells every {period}, offset {offset}")
+            }
+            Domain::Merge {
+                twin: Some(twin), ..
+            } => format!("the same merge as ~{}", self.name(plan, *twin)),
+            Domain::Merge { groups, .. } => {
+                let groups: Vec<String> = groups.iter().map(|g| self.group(plan, g)).collect();
+                format!("the merge of {}", groups.join(", "))
+            }
+        }
+    }
+
+    fn group(&self, plan: &Plan, group: &GroupPlan) -> String {
+        let moved = |ticks: i64| match ticks {
+            0 => "t".to_owned(),
+            ticks => {
+                let sign = if ticks > 0 { "+" } else { "" };
+                format!("t{sign}{}", format_duration(ticks, self.0.program.unit))
+            }
+        };
+        match group {
+            GroupPlan::Value { streams, offset } => {
+                let streams = streams.iter();
+                let names: Vec<String> = streams
+                    .map(|s| format!("~{}[{}]", self.name(plan, *s), moved(*offset)))
+                    .collect();
+                names.join(" with ")
+            }
+            GroupPlan::Hold { stream, offset, .. } => {
+                format!("hold(~{}[{}])", self.name(plan, *stream), moved(*offset))
+            }
+            GroupPlan::Window { stream, lo, hi } => {
+                let name = self.name(plan, *stream);
+                format!("~{name}[{} : {}]", moved(*lo), moved(*hi))
+            }
+        }
+    }
+
+    fn window(
+        &self,
+        out: &mut String,
+        plan: &Plan,
+        stage: &Stage,
+        window: &WindowPlan,
+    ) -> fmt::Result {
+        let range = &stage.ranges[window.range];
+        // The text begins with the reduction's name.
+        let what = window.what.split_once(' ').map_or("", |(_, text)| text);
+        let (name, loops) = match window.algorithm {
+            Algorithm::Blocks { forward, backward } => {
+                let name = format!("blocks of {}", self.length(range));
+                (name, vec![(forward, "prefixes"), (backward, "suffixes")])
+            }
+            Algorithm::Prefix { forward } => {
+                ("prefix".to_owned(), vec![(forward, "running totals")])
+            }
+            Algorithm::Fold { forward, backward } => (
+                "fold".to_owned(),
+                vec![(forward, "late parts"), (backward, "early parts")],
+            ),
+            Algorithm::Rows { store } => ("rows".to_owned(), vec![(store, "contributions")]),
+        };
+        let why = why(stage, range, window);
+        let steady = if range.steady {
+            "; the same number of rows at every row"
+        } else {
+            ""
+        };
+        writeln!(out, "  window {what}: {name}, {why}{steady}")?;
+        for (number, of) in loops {
+            writeln!(
+                out,
+                "    loop {number}: {of}, {}",
+                shape(&plan.loops[number])
+            )?;
+        }
+        Ok(())
+    }
+
+    /// The length of a window, which is that of its blocks.
+    fn length(&self, range: &RangePlan) -> String {
+        match (range.length(), range.bounds) {
+            (Some(length), _) => format_duration(length, self.0.program.unit),
+            (None, Bounds::Ordinal { lo: Some(lo), hi }) => {
+                format!("{} events", hi.saturating_sub(lo))
+            }
+            _ => "all time".to_owned(),
+        }
+    }
+
+    fn name<'p>(&'p self, plan: &'p Plan, stream: StreamId) -> &'p str {
+        // Maps are stages that the program does not name.
+        let hidden = stream.index() >= self.0.program.streams.len();
+        let stage = plan.stages.iter().find(|s| hidden && s.stream == stream);
+        stage.map_or_else(|| self.0.program.streams[stream].name(), |s| &s.name)
+    }
+}
+
+/// Why a window is computed as it is.
+fn why(stage: &Stage, range: &RangePlan, window: &WindowPlan) -> &'static str {
+    match window.algorithm {
+        Algorithm::Blocks { .. } => match window.slots.first() {
+            Some((Combine::Min | Combine::Max, _)) => "an extreme cannot be taken back",
+            _ => "floats are added in one order",
+        },
+        Algorithm::Prefix { .. } => "integers are subtracted exactly",
+        Algorithm::Fold { .. } => match (&stage.domain, range.bounds) {
+            (_, Bounds::Ordinal { .. }) => "counted from the window's first event",
+            (Domain::Grid { period, .. }, _)
+                if range.length().is_some_and(|l| l / 4 <= *period) =>
+            {
+                "windows hardly overlap"
+            }
+            _ => "events may reach out of the window",
+        },
+        Algorithm::Rows { .. } => {
+            let Some(rows) = &window.rows else {
+                return "kept up to date row by row";
+            };
+            match rows.agg {
+                Agg::Custom(_) if runs_on(range.bounds) => "a custom reducer, carried on",
+                Agg::Custom(_) => match rows.custom.as_ref().and_then(|c| c.merge.as_ref()) {
+                    Some(_) => "a custom reducer, states merged anew for each window",
+                    None => "a custom reducer without merge, folded anew for each window",
+                },
+                _ if !rows.ordered => "events overlap",
+                _ => "kept up to date row by row",
+            }
+        }
+    }
+}
+
+/// A loop in a few words.
+fn shape(body: &Loop) -> String {
+    let (reads, values) = (body.accesses.len(), body.values.len());
+    let mut text = match &body.sink {
+        Sink::Store { .. } => "stores".to_owned(),
+        Sink::Scan { .. } => "scans".to_owned(),
+        Sink::Fold { .. } => "folds".to_owned(),
+    };
+    let mut what: Vec<String> = Vec::new();
+    match &body.sink {
+        Sink::Store { columns, .. } => {
+            what.extend(columns.iter().map(|c| {
+                let ty = body.ty(c.value);
+                let nullable = if c.valid.is_some() { "?" } else { "" };
+                format!("{ty}{nullable}")
+            }));
+        }
+        Sink::Scan { slots, .. } | Sink::Fold { slots, .. } => {
+            let text = |s: &Slot| format!("{} {}", operation(s.op), body.ty(s.value));
+            what.extend(slots.iter().map(text));
+        }
+    }
+    let _ = write!(
+        text,
+        " {}; {}, reads {}",
+        what.join(", "),
+        some(values, "instruction"),
+        some(reads, "column")
+    );
     text
+}
+
+fn operation(op: Combine) -> &'static str {
+    match op {
+        Combine::Add => "add",
+        Combine::Mul => "mul",
+        Combine::Min => "min",
+        Combine::Max => "max",
+        Combine::Or => "or",
+    }
+}
+
+/// Whether a window has no beginning.
+fn runs_on(bounds: Bounds) -> bool {
+    matches!(
+        bounds,
+        Bounds::Time { lo: None, .. } | Bounds::Ordinal { lo: None, .. }
+    )
+}
+
+/// `1 loop`, `2 loops`.
+fn some(n: usize, what: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{n} {what}{plural}")
 }

@@ -17,6 +17,30 @@
 //! loops, a chunk at a time.
 //!
 //! What loops cannot compute yet is run by the interpreter, and [`Compiled::explain`] says so.
+//!
+//! ```
+//! use std::{collections::BTreeMap, sync::Arc};
+//! use tilt_data::arrow::array::{Array, Int64Array};
+//! use tilt_data::{Column, SnapshotBuffer, Spans, Timeline};
+//! use tilt_exec::{Query, RunOptions};
+//! use tilt_ir::{Span, Unit};
+//!
+//! let query = Query::parse("query q unit tick { input ~x: i64 point  ~y[t] = reduce sum ~x[t-3 : t]  output ~y }")?;
+//! let compiled = query.compile()?;
+//! assert!(compiled.explain().contains("prefix, integers are subtracted exactly"));
+//!
+//! // A sample a tick, from 1 on.
+//! let timeline = Timeline::regular(1, 1, 6, Spans::Fixed(1));
+//! let values = Column::new("x", Arc::new(Int64Array::from(vec![1, 2, 3, 4, 5, 6])));
+//! let inputs = BTreeMap::from([("x".to_owned(), SnapshotBuffer::scalar(timeline, values, Unit::Tick)?)]);
+//! let sums = compiled.run(&inputs, &RunOptions::default())?;
+//! assert_eq!(sums.columns()[0].array().as_ref(), &Int64Array::from(vec![1, 3, 6, 9, 12, 15]) as &dyn Array);
+//!
+//! // Any part of the timeline by itself gives the same.
+//! let part = compiled.run(&inputs, &RunOptions::default().part(Span::new(4, 6)))?;
+//! assert_eq!(part.columns()[0].array().as_ref(), &Int64Array::from(vec![12, 15]) as &dyn Array);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod call;
 mod chunks;
@@ -51,3 +75,4 @@ mod window;
 
 pub use error::Error;
 pub use query::{Backend, Compiled, Query, RunOptions};
+pub use tilt_codegen::jit::forget as forget_compiled;

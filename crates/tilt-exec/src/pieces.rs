@@ -21,19 +21,19 @@ use crate::{
 };
 
 /// Rows of a piece when nothing asks for more: window columns of that many rows stay in the second cache.
-const ROWS: usize = 1 << 15;
+pub(crate) const ROWS: usize = 1 << 15;
 /// A piece is at least this many times its halo, so that what is read twice does not count.
-const HALOS: usize = 8;
+pub(crate) const HALOS: usize = 8;
 /// Pieces begin at multiples of this many rows, so that no two write to one cache line.
 const ALIGNED: usize = 512;
 
 /// Rows of the largest input in a piece of a merge: its instants, choices and columns stay in the second cache.
-const MERGED: usize = 1 << 14;
+pub(crate) const MERGED: usize = 1 << 14;
 /// How many pieces of a merge a thread computes before all are appended.
 const WAVE: usize = 4;
 
 /// An output of so many bytes is written past the caches: it would only push out what is still needed.
-const STREAMED: usize = 1 << 23;
+pub(crate) const STREAMED: usize = 1 << 23;
 
 /// A run to be cut.
 pub(crate) struct Job<'a> {

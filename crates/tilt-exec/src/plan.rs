@@ -3,7 +3,10 @@
 //! Every temporal expression is a **stage**: the rows of its clock, and one loop that computes them. What the loop reads is a list of [`Source`]s, parallel to its
 //! accesses: columns of earlier stages found by a [`Locate`], results of windows, instants. `run` turns each into a pointer for a chunk of rows.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::atomic::AtomicBool,
+};
 
 use tilt_codegen::{
     lir::{Lanes, Loop, Sink, Store},
@@ -35,6 +38,8 @@ pub(crate) struct Plan {
     pub(crate) slack: Option<i64>,
     /// How far around its own events any stage reads, in ticks, all of them together; `None` without limit.
     pub(crate) reach: Option<i64>,
+    /// Whether a run found gaps where the plan assumes that there are none.
+    pub(crate) gaps: AtomicBool,
     /// Where the rows of the output come from.
     pub(crate) root: Root,
     /// How windows by key are computed in one pass over the rows of all keys, if they can be.
@@ -224,14 +229,17 @@ pub(crate) enum ParamSource {
 pub(crate) fn plan(
     program: &Program,
     inputs: &BTreeMap<StreamId, SeriesFacts>,
+    gapless: bool,
 ) -> Result<Plan, Unsupported> {
     // Rows of a union may be φ where those of a merge are not, and not every loop can take that.
-    plan_with(program, inputs, true).or_else(|_| plan_with(program, inputs, false))
+    plan_with(program, inputs, gapless, true)
+        .or_else(|_| plan_with(program, inputs, gapless, false))
 }
 
 fn plan_with(
     program: &Program,
     inputs: &BTreeMap<StreamId, SeriesFacts>,
+    gapless: bool,
     unions: bool,
 ) -> Result<Plan, Unsupported> {
     let timelines = Timelines::new(program);
@@ -241,6 +249,7 @@ fn plan_with(
         timelines: &timelines,
         needed: needed(program),
         unions: unions && slack.is_some(),
+        gapless,
         facts: inputs.clone(),
         loops: Vec::new(),
         stages: Vec::new(),
@@ -266,6 +275,7 @@ fn plan_with(
         scatter,
         slack,
         reach: reach(program),
+        gaps: AtomicBool::new(false),
         root: root(&stages, program.output),
         stages,
         loops: planner.loops,
@@ -318,6 +328,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) needed: BTreeSet<StreamId>,
     /// Whether joins on one grid may be the cells of that grid.
     pub(crate) unions: bool,
+    /// Whether joins are assumed to be φ at their beginning and end only; runs check it.
+    pub(crate) gapless: bool,
     pub(crate) facts: BTreeMap<StreamId, SeriesFacts>,
     pub(crate) loops: Vec<Loop>,
     /// Every stage comes after those that it reads.

@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use tilt_codegen::lower::Unsupported;
@@ -86,6 +89,7 @@ impl Query {
                 declared: self.program,
                 program,
                 prepared: Mutex::new(HashMap::new()),
+                gapless: AtomicBool::new(true),
             }),
         };
         let facts = compiled.inner.declared_facts();
@@ -120,16 +124,18 @@ pub(crate) struct Inner {
     pub(crate) program: Program,
     pub(crate) lineage: Lineage,
     prepared: Mutex<HashMap<Shape, Arc<Prepared>>>,
+    /// Whether plans may assume that joins have no gaps; false once that was wrong.
+    gapless: AtomicBool,
 }
 
 /// What a plan was made for.
-type Shape = (Backend, Vec<(StreamId, SeriesFacts)>);
+type Shape = (Backend, bool, Vec<(StreamId, SeriesFacts)>);
 
 /// A query ready to run on data of one shape.
 #[derive(Debug)]
 pub(crate) enum Prepared {
     /// As loops.
-    Loops { plan: Plan, code: Code },
+    Loops { plan: Box<Plan>, code: Code },
     /// By the interpreter, and why.
     Interpreted(String),
 }
@@ -140,8 +146,10 @@ impl Inner {
         facts: &BTreeMap<StreamId, SeriesFacts>,
         backend: Backend,
     ) -> Arc<Prepared> {
+        let gapless = self.gapless.load(Ordering::Relaxed);
         let shape: Shape = (
             backend,
+            gapless,
             facts.iter().map(|(id, f)| (*id, f.clone())).collect(),
         );
         let known = |prepared: &Mutex<HashMap<Shape, Arc<Prepared>>>| {
@@ -151,14 +159,19 @@ impl Inner {
         if let Some(prepared) = known(&self.prepared) {
             return prepared;
         }
-        let made = Arc::new(self.make(facts, backend));
+        let made = Arc::new(self.make(facts, backend, gapless));
         let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(prepared.entry(shape).or_insert(made))
     }
 
-    fn make(&self, facts: &BTreeMap<StreamId, SeriesFacts>, backend: Backend) -> Prepared {
-        let plan = match plan::plan(&self.program, facts) {
-            Ok(plan) => plan,
+    fn make(
+        &self,
+        facts: &BTreeMap<StreamId, SeriesFacts>,
+        backend: Backend,
+        gapless: bool,
+    ) -> Prepared {
+        let plan = match plan::plan(&self.program, facts, gapless) {
+            Ok(plan) => Box::new(plan),
             Err(Unsupported(what)) => return Prepared::Interpreted(what),
         };
         let code = match backend {
@@ -172,6 +185,16 @@ impl Inner {
             _ => Code::Interpreted,
         };
         Prepared::Loops { plan, code }
+    }
+
+    /// Whether a plan was given up because a join had gaps. From then on no plan assumes that there are none.
+    pub(crate) fn learns_of_gaps(&self) -> bool {
+        let prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = prepared.values().any(|prepared| match &**prepared {
+            Prepared::Loops { plan, .. } => plan.gaps.load(Ordering::Relaxed),
+            Prepared::Interpreted(_) => false,
+        });
+        found && self.gapless.swap(false, Ordering::Relaxed)
     }
 
     /// The facts that the declarations promise.

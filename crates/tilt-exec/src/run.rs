@@ -6,7 +6,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     ops::Range,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
 };
 
 use arrow_buffer::BooleanBuffer;
@@ -304,14 +304,17 @@ impl<'a> StageRun<'a> {
         let sources = locate::sources(self.piece, stage, self.axis, self.series);
         let mut locators =
             locate::locators(stage, self.axis, self.series, &sources, self.piece.run.end);
+        let trimmed = self.trimmed()?;
+        let all = |range: usize| trimmed.get(&range).unwrap_or(self.series);
         let range_sources: Vec<cursor::Source> = stage
             .ranges
             .iter()
-            .map(|r| {
-                let series = &self.series[&r.stream];
+            .enumerate()
+            .map(|(number, r)| {
+                let all = all(number);
                 let counts = matches!(r.bounds, Bounds::Ordinal { .. });
-                let present = series.presence().filter(|_| counts);
-                self.piece.source(r.stream, self.series, present)
+                let present = all[&r.stream].presence().filter(|_| counts);
+                self.piece.source(r.stream, all, present)
             })
             .collect();
         let mut ranges: Vec<RangeRun> = stage
@@ -323,7 +326,10 @@ impl<'a> StageRun<'a> {
         let mut windows: Vec<WindowRun> = stage
             .windows
             .iter()
-            .map(|plan| WindowRun::new(self.piece, plan, &stage.ranges[plan.range], self.series))
+            .map(|plan| {
+                let range = &stage.ranges[plan.range];
+                WindowRun::new(self.piece, plan, range, all(plan.range))
+            })
             .collect();
         let mut scratch = Scratch::default();
         let mut start = rows.start;
@@ -344,6 +350,35 @@ impl<'a> StageRun<'a> {
             return Err(Trouble("an integer total that may not fit into 64 bits"));
         }
         Ok(())
+    }
+
+    /// For ranges whose contributions are counted: all series, with those on the source's timeline cut to its events. Then positions count
+    /// contributions, unless there are gaps between them.
+    fn trimmed(&self) -> Result<BTreeMap<usize, BTreeMap<StreamId, Series>>, Trouble> {
+        let mut trimmed = BTreeMap::new();
+        for window in self.stage.windows.iter().filter(|w| w.gapless) {
+            let source = &self.series[&self.stage.ranges[window.range].stream];
+            let Some(present) = source.presence() else {
+                continue;
+            };
+            let mut slices = present.set_slices();
+            let (start, end) = slices.next().unwrap_or((0, 0));
+            if slices.next().is_some() {
+                self.piece.plan.gaps.store(true, Ordering::Relaxed);
+                return Err(Trouble("a join with gaps"));
+            }
+            let cut = |(id, series): (&StreamId, &Series)| {
+                let shares = Arc::ptr_eq(&series.axis, &source.axis);
+                let series = if shares {
+                    series.trimmed(start..end)
+                } else {
+                    series.clone()
+                };
+                (*id, series)
+            };
+            trimmed.insert(window.range, self.series.iter().map(cut).collect());
+        }
+        Ok(trimmed)
     }
 
     fn chunk(

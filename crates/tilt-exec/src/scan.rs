@@ -463,6 +463,7 @@ impl<'a> WindowRun<'a> {
         }
         match self.plan.guard {
             Guard::Slot => {
+                #[expect(clippy::cast_ptr_alignment, reason = "a slot of words")]
                 // SAFETY: the last slot of the late part was written for `n` rows.
                 let bits = unsafe {
                     std::slice::from_raw_parts(self.folded[self.folded.len() - 1].cast::<u64>(), n)
@@ -650,6 +651,7 @@ fn param(piece: &Piece, param: &ParamSource, series: &Series) -> u64 {
 /// Bits above which no magnitude of some 64-bit integers has any.
 pub(crate) fn magnitude(leaf: &Leaf, positions: Range<usize>) -> u64 {
     debug_assert_eq!(leaf.ty.bits(), 64);
+    #[expect(clippy::cast_ptr_alignment, reason = "a column of words")]
     let at = leaf.at(positions.start as isize).cast::<i64>();
     // SAFETY: positions of the column, whose elements have 64 bits and the alignment of one.
     let values = unsafe { std::slice::from_raw_parts(at, positions.len()) };

@@ -1,6 +1,9 @@
 //! The columns of a stream while a piece is computed.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
 
 use arrow_array::{Array, ArrayRef, cast::AsArray, make_array};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
@@ -82,6 +85,27 @@ impl Series {
     /// Where there is an event, whatever the stream's type.
     pub(crate) fn presence(&self) -> Option<&BooleanBuffer> {
         self.present.as_ref()
+    }
+}
+
+impl Series {
+    /// Some rows, with no bitmap where there is an event at all of them.
+    pub(crate) fn trimmed(&self, rows: Range<usize>) -> Self {
+        let timeline = self.axis.timeline.slice(rows.start, rows.len());
+        let leaf = |leaf: &Leaf| {
+            let mut leaf = leaf.slice(rows.start, rows.len()).aligned();
+            leaf.valid = leaf.valid.filter(|v| v.count_set_bits() < v.len());
+            leaf
+        };
+        let present = self.present.as_ref();
+        let present = present.map(|bits| bits.slice(rows.start, rows.len()));
+        Self {
+            axis: Arc::new(Axis::new(timeline, Vec::new())),
+            leaves: self.leaves.iter().map(leaf).collect(),
+            present: present
+                .filter(|bits| bits.count_set_bits() < bits.len())
+                .map(|bits| aligned(&bits)),
+        }
     }
 }
 

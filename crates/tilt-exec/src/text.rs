@@ -43,7 +43,7 @@ impl Dictionary {
     pub(crate) fn encode(&self, column: &ArrayRef) -> ArrayRef {
         let mut codes: Vec<Option<u32>> = vec![None; column.len()];
         for_each(column, &mut |row, word| {
-            codes[row] = word.map(|w| self.codes[w])
+            codes[row] = word.map(|w| self.codes[w]);
         });
         std::sync::Arc::new(UInt32Array::from(codes))
     }

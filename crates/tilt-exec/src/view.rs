@@ -1,10 +1,7 @@
 //! Views: columns as loops see them for a chunk of rows.
 
 use arrow_buffer::BooleanBuffer;
-use tilt_codegen::{
-    abi::View,
-    lir::{LANES, Ty},
-};
+use tilt_codegen::{abi::View, lir::LANES};
 
 use crate::{cursor::NONE, memory::Scratch, series::Leaf};
 
@@ -152,11 +149,15 @@ impl Index {
         };
         let valid = scratch.slice::<u8>(self.found.len());
         valid.copy_from_slice(self.found);
-        for (row, position) in self.positions.iter().enumerate() {
-            let byte = &mut valid[row / 8];
-            if *byte & (1 << (row % 8)) != 0 && !bits.value(*position as usize) {
-                *byte &= !(1 << (row % 8));
-            }
+        let (bytes, offset) = (bits.values(), bits.offset());
+        let bit = |position: u32| {
+            let at = position as usize + offset;
+            bytes.get(at / 8).map_or(0, |byte| byte >> (at % 8) & 1)
+        };
+        for (group, byte) in self.positions.chunks_exact(LANES).zip(&mut *valid) {
+            let lanes = group.iter().enumerate();
+            let mask = lanes.fold(0, |mask, (lane, position)| mask | bit(*position) << lane);
+            *byte &= mask;
         }
         valid.as_ptr()
     }
@@ -169,10 +170,4 @@ pub(crate) fn column<T>(values: &[T]) -> View {
         len: values.len() as u64,
         ..nothing()
     }
-}
-
-/// Bytes of an element; bools are not for this.
-pub(crate) fn width(ty: Ty) -> usize {
-    debug_assert_ne!(ty, Ty::Bool);
-    ty.bytes()
 }

@@ -66,6 +66,8 @@ pub(crate) struct WindowPlan {
     /// How an overflow is noticed.
     pub(crate) guard: Guard,
     pub(crate) slots: Vec<(Combine, Ty)>,
+    /// Whether the source must be φ at its beginning and end only, because contributions are counted.
+    pub(crate) gapless: bool,
     /// What is computed row by row.
     pub(crate) rows: Option<RowsPlan>,
     /// For people.
@@ -142,6 +144,7 @@ pub(crate) fn reduce(reads: &mut StageReads, body: &mut Body, id: ExprId) -> Res
         mapped,
         extent,
         contributes: Valid::Never,
+        all_events: false,
         what: format!("{} {}", agg.name(), program.expr_text(id)),
     };
     if matches!(window.bounds, Bounds::Time { lo: Some(_), .. }) {
@@ -271,6 +274,8 @@ struct Reduction<'r, 'a, 'p> {
     mapped: Option<StreamId>,
     extent: Extent,
     contributes: Valid,
+    /// Whether every event contributes.
+    all_events: bool,
     what: String,
 }
 
@@ -450,6 +455,7 @@ impl Reduction<'_, '_, '_> {
             anchor,
             guard,
             slots: shape.clone(),
+            gapless: self.is_counted() && self.contributes != Valid::Always,
             rows: None,
             what: self.what.clone(),
         };

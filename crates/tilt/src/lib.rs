@@ -6,11 +6,10 @@
 //! use std::{collections::BTreeMap, sync::Arc};
 //! use tilt::arrow::array::{Array, ArrayRef, Float64Array, RecordBatch, TimestampSecondArray};
 //! use tilt::data::{IngressOptions, Layout, ingest};
-//! use tilt::interp::{Options, run_buffers};
-//! use tilt::ir::{Lineage, optimize, parse, verify};
+//! use tilt::{Query, RunOptions};
 //!
 //! // Where the mean price of the last 10 seconds is above that of the last 20.
-//! let trend = parse(
+//! let query = Query::parse(
 //!     "query trend unit s {
 //!        input ~price: f64 point
 //!        ~short[t] = reduce mean ~price[t-10s : t]
@@ -20,29 +19,31 @@
 //!        output ~trend
 //!      }",
 //! )?;
-//! verify(&trend)?;
-//! let fused = optimize(&trend);
-//! assert_eq!((trend.temporals().count(), fused.temporals().count()), (4, 1));
+//! let trend = query.compile()?;
 //!
-//! // The result at an instant depends on the 20 seconds before it and on nothing after it.
-//! let lineage = Lineage::new(&trend);
-//! assert_eq!(lineage.lookback().display(trend.unit).to_string(), "20s");
-//! assert_eq!(lineage.lookahead().display(trend.unit).to_string(), "0s");
+//! // Four expressions became one loop, whose result at an instant depends on the 20 seconds before it and on nothing after it.
+//! let plan = trend.explain();
+//! assert!(plan.contains("1 stage loop, 2 windows"));
+//! assert!(plan.contains("~price: lookback 20s, lookahead 0s"));
 //!
 //! // Rows become events without copying, if they are what the query declares.
 //! let times: ArrayRef = Arc::new(TimestampSecondArray::from(vec![100, 112, 115, 131]));
 //! let prices: ArrayRef = Arc::new(Float64Array::from(vec![10.0, 10.5, 11.0, 9.0]));
 //! let rows = RecordBatch::try_from_iter([("time", times), ("price", prices)])?;
-//! let (_, input) = trend.inputs().next().expect("an input");
-//! let prices = ingest(&rows, input, trend.unit, &IngressOptions::stamp("time"))?;
+//! let program = trend.program();
+//! let (_, input) = program.inputs().next().expect("an input");
+//! let prices = ingest(&rows, input, program.unit, &IngressOptions::stamp("time"))?;
 //!
 //! let inputs = BTreeMap::from([("price".to_owned(), prices)]);
-//! let result = run_buffers(&fused, &inputs, &Options::default())?;
+//! let result = trend.run(&inputs, &RunOptions::default())?;
 //! let rows = result.to_record_batch(Layout::Auto)?;
 //! assert_eq!(rows["time"].as_ref(), &TimestampSecondArray::from(vec![112, 115]) as &dyn Array);
 //! assert_eq!(rows["trend"].as_ref(), &Float64Array::from(vec![0.25, 0.25]) as &dyn Array);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! [`Query`] is a verified program, [`Compiled`] its machine code, shared by clones and threads; [`RunOptions`] says over which part of the timeline and on
+//! how many threads it runs. `examples/service.rs` embeds a query in a service.
 //!
 //! | module | subject |
 //! |---|---|
@@ -53,6 +54,6 @@
 
 pub use tilt_data as data;
 pub use tilt_data::arrow;
-pub use tilt_exec::{Backend, Compiled, Error, Query, RunOptions};
+pub use tilt_exec::{Backend, Compiled, Error, Query, RunOptions, forget_compiled};
 pub use tilt_interp as interp;
 pub use tilt_ir as ir;

@@ -108,6 +108,11 @@ pub(super) fn get(key: Key) -> Option<Module> {
     memory().get(key)
 }
 
+/// Forgets every module; those in use stay.
+pub(super) fn clear() {
+    *memory() = Memory::default();
+}
+
 /// Keeps a module.
 pub(super) fn insert(key: Key, module: Module) -> Module {
     memory().insert(key, module)

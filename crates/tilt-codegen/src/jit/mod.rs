@@ -112,6 +112,11 @@ pub enum JitError {
     },
 }
 
+/// Forgets what was compiled in this process, so that the next compilation starts from nothing. For measurements; modules in use stay.
+pub fn forget() {
+    cache::clear();
+}
+
 /// Compiles loops to machine code for this host; the `i`-th kernel is the `i`-th loop's. Served from the cache when the same loops were compiled
 /// before. The loops must have passed [`verify`](fn@crate::lir::verify).
 pub fn compile(loops: &[Loop], options: &Options) -> Result<Module, JitError> {

@@ -146,6 +146,7 @@ fn sweep_inner(
                     .write(select_unpredictable(in_b, position_b(y.i), NONE));
             }
             let in_part = to > part.start;
+            #[expect(clippy::needless_bitwise_bool, reason = "no branch on data")]
             let wanted = (in_a | in_b) & (in_a | !need_a) & (in_b | !need_b);
             k += usize::from(wanted & in_part);
             // SAFETY: both have as many choices left as there are steps.

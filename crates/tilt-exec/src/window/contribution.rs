@@ -11,15 +11,18 @@ use super::{
 impl Reduction<'_, '_, '_> {
     /// The type of what events contribute, and whether all do.
     pub(super) fn contribution(&mut self) -> Result<(Ty, Valid)> {
-        let mut found = (Ty::Bool, Valid::Never);
-        self.build(|_, body, value, valid| {
-            found = (body.ty(value), valid);
+        let mut found = (Ty::Bool, Valid::Never, false);
+        let stream = self.stream;
+        self.build(|reads, body, value, valid| {
+            let events = reads.term(body, stream, crate::reads::SAME)?.valid();
+            found = (body.ty(value), valid, valid == events);
             Ok(Sink::Store {
                 columns: Vec::new(),
                 streaming: false,
             })
         })?;
         self.reads.planner.loops.pop();
+        self.all_events = found.2;
         Ok((found.0, found.1))
     }
 

@@ -59,12 +59,20 @@ impl Reduction<'_, '_, '_> {
         }
     }
 
+    /// Whether places count contributions and not positions.
+    pub(super) fn is_counted(&self) -> bool {
+        matches!(self.reads.planner.timelines.of(self.stream), Timeline::Own(_))
+    }
+
     /// Whether places of contributions are positions, as loops take them.
     fn has_plain_places(&mut self) -> bool {
         let running = self.reads.found().ranges[self.range].length().is_none() && !self.by_count();
         match self.reads.planner.timelines.of(self.stream) {
             Timeline::Grid { .. } => !running,
-            Timeline::Own(_) => self.contributes == Valid::Always,
+            Timeline::Own(_) => {
+                let assumed = self.reads.planner.gapless && self.all_events;
+                self.contributes == Valid::Always || assumed
+            }
             Timeline::Input(_) => true,
         }
     }
@@ -158,6 +166,7 @@ impl Reduction<'_, '_, '_> {
             params,
             anchor: None,
             guard: super::Guard::None,
+            gapless: false,
             slots: Vec::new(),
             rows: Some(RowsPlan {
                 agg,

@@ -106,12 +106,11 @@ impl Emitter<'_> {
             let before = carry(stage, k);
             let out = self.combine(op, ty, LANES, &before, &scanned);
             let target = format!("%out.{k}");
-            match &group.live {
-                Some(Live { mask, .. }) => self.store_live(ty, &target, &group.base, &out, mask),
-                None => {
-                    self.check_target(k, &group.base, LANES, 0);
-                    self.store_vector(ty, &target, &group.base, &out, false);
-                }
+            if let Some(Live { mask, .. }) = &group.live {
+                self.store_live(ty, &target, &group.base, &out, mask);
+            } else {
+                self.check_target(k, &group.base, LANES, 0);
+                self.store_vector(ty, &target, &group.base, &out, false);
             }
             let total = self.shuffle(ty, LANES, &scanned, "poison", &[last; LANES]);
             let after = self.combine(op, ty, LANES, &before, &total);
