@@ -73,7 +73,7 @@ fn main() -> Result<()> {
         .map(|rows| read(&query, rows))
         .collect::<Result<_>>()?;
     let all = SnapshotBuffer::concat(&chunks)?;
-    let whole = alarms_of(&query, all, RunOptions::default())?;
+    let whole = alarms_of(&query, all, &RunOptions::default())?;
     if live != whole {
         return Err("batch by batch the alarms are not those of one run".into());
     }
@@ -128,7 +128,8 @@ impl Monitor {
             None => new,
         };
         let part = Span::new(self.done, hull.end);
-        let alarms = alarms_of(&self.query, known.clone(), RunOptions::default().part(part))?;
+        let options = RunOptions::default().part(part);
+        let alarms = alarms_of(&self.query, known.clone(), &options)?;
         self.done = hull.end;
         let later = Span::new(self.done, self.done);
         self.recent = Some(known.cut(later, self.lookback, Reach::NONE));
@@ -146,12 +147,10 @@ fn read(query: &Compiled, rows: &RecordBatch) -> Result<SnapshotBuffer> {
 fn alarms_of(
     query: &Compiled,
     readings: SnapshotBuffer,
-    options: RunOptions,
+    options: &RunOptions,
 ) -> Result<Vec<Alarm>> {
     let inputs = BTreeMap::from([("temperature".to_owned(), readings)]);
-    let rows = query
-        .run(&inputs, &options)?
-        .to_record_batch(Layout::Auto)?;
+    let rows = query.run(&inputs, options)?.to_record_batch(Layout::Auto)?;
     let times = rows["time"].as_primitive::<TimestampSecondType>().values();
     let values = rows["alarm"].as_primitive::<Float64Type>().values();
     Ok(times.iter().copied().zip(values.iter().copied()).collect())

@@ -13,6 +13,7 @@
 //! | [`jit`] | LLVM: machine code for the host, the cache of compiled loops |
 //!
 //! ```
+//! use std::ptr::{null, null_mut};
 //! use tilt_codegen::{abi, jit, lir};
 //!
 //! let double = lir::parse("loop double lanes 8 { access x: i64 row  %0 = load x  %1 = add %0, %0  store %1 }")?;
@@ -21,14 +22,13 @@
 //!
 //! // A whole group of eight rows, of which five are asked for.
 //! let (x, mut y) = ([1i64, 2, 3, 4, 5, 0, 0, 0], [0i64; 8]);
-//! let null = std::ptr::null;
 //! let view = abi::View { values: x.as_ptr().cast(), validity: null(), index: null(), lead: 0, len: 8 };
-//! let target = abi::Target { values: y.as_mut_ptr().cast(), validity: std::ptr::null_mut(), len: 8 };
+//! let target = abi::Target { values: y.as_mut_ptr().cast(), validity: null_mut(), len: 8 };
 //! let args = abi::Args {
 //!     views: &view,
 //!     targets: &target,
 //!     params: null(),
-//!     state: std::ptr::null_mut(),
+//!     state: null_mut(),
 //!     ranges: null(),
 //!     first: 0,
 //!     rows: 5,

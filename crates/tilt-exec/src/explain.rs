@@ -268,7 +268,12 @@ impl Explained<'_> {
         } else {
             ""
         };
-        writeln!(out, "  window {what}: {name}, {why}{steady}")?;
+        let gapless = if window.gapless {
+            "; assumes no gaps, which a run checks"
+        } else {
+            ""
+        };
+        writeln!(out, "  window {what}: {name}, {why}{steady}{gapless}")?;
         for (number, of) in loops {
             writeln!(
                 out,

@@ -81,12 +81,11 @@ impl Query {
         let program = if self.optimize {
             optimize(&self.program)
         } else {
-            self.program.clone()
+            self.program
         };
         let compiled = Compiled {
             inner: Arc::new(Inner {
                 lineage: Lineage::new(&program),
-                declared: self.program,
                 program,
                 prepared: Mutex::new(HashMap::new()),
                 gapless: AtomicBool::new(true),
@@ -120,7 +119,6 @@ pub struct Compiled {
 
 #[derive(Debug)]
 pub(crate) struct Inner {
-    pub(crate) declared: Program,
     pub(crate) program: Program,
     pub(crate) lineage: Lineage,
     prepared: Mutex<HashMap<Shape, Arc<Prepared>>>,

@@ -246,7 +246,7 @@ impl<'a> WindowRun<'a> {
         let mut ended: Vec<Range<usize>> = Vec::new();
         while self.scanned < target {
             if self.scanned == self.block.end {
-                self.block = self.scanned..range.block_end(self.scanned);
+                self.block = self.scanned..self.next_block_end(range);
                 if self.ranges.is_empty() {
                     self.carry = neutral_words(self.plan);
                 }
@@ -284,12 +284,22 @@ impl<'a> WindowRun<'a> {
             for column in &self.columns {
                 let neutral = column.op.neutral(column.ty);
                 // The first block may have begun before the first position.
-                let begun = |block: &&Range<usize>| range.begins_block(block.start as i64);
+                let begun = |block: &&Range<usize>| block.start > 0 || range.begins_block(0);
                 for block in ended.iter().filter(begun) {
                     let target = target_at(column.suffix.as_ref(), column.ty, block.start);
                     fill(target.values, 1, column.ty, neutral);
                 }
             }
+        }
+    }
+
+    /// The end of the block that begins with the next position. All blocks of a steady range but the first are as long as its windows.
+    fn next_block_end(&self, range: &RangeRun) -> usize {
+        let (lo, hi) = range.steady();
+        if range.is_steady() && self.scanned > 0 {
+            (self.scanned + (hi - lo).unsigned_abs() as usize).min(range.len())
+        } else {
+            range.block_end(self.scanned)
         }
     }
 
