@@ -7,6 +7,7 @@ mod generate;
 mod golden;
 mod joins;
 mod keyed;
+mod numerics;
 mod properties;
 mod shapes;
 mod text;

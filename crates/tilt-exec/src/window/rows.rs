@@ -61,7 +61,10 @@ impl Reduction<'_, '_, '_> {
 
     /// Whether places count contributions and not positions.
     pub(super) fn is_counted(&self) -> bool {
-        matches!(self.reads.planner.timelines.of(self.stream), Timeline::Own(_))
+        matches!(
+            self.reads.planner.timelines.of(self.stream),
+            Timeline::Own(_)
+        )
     }
 
     /// Whether places of contributions are positions, as loops take them.

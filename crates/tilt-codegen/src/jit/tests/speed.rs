@@ -63,7 +63,7 @@ fn kernels() -> Vec<(&'static str, Loop)> {
 
 /// Nanoseconds a row, the best of many runs.
 fn time(lp: &Loop, kernel: crate::abi::Kernel, rows: usize) -> f64 {
-    let fold = matches!(lp.sink, crate::lir::Sink::Fold { .. });
+    let fold = !matches!(lp.sink, crate::lir::Sink::Store { .. });
     let ty = lp.targets()[0];
     let mut x = Buffer::pack(ty, &samples(Ty::U8, rows, 1), 0);
     let mut bits = Buffer::new(Ty::Bool, rows, 0xf7);

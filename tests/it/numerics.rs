@@ -1,0 +1,211 @@
+//! The numbers of compiled windows against references of twice their precision.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tilt::{
+    Query, RunOptions,
+    arrow::array::{Array, Float64Array, cast::AsArray, types::Float64Type},
+    data::{Column, SnapshotBuffer, Spans, Timeline},
+    ir::Unit,
+};
+
+const WINDOW: usize = 100;
+
+/// A number as the sum of two doubles: about 106 bits.
+#[derive(Clone, Copy, Debug)]
+struct Wide(f64, f64);
+
+impl Wide {
+    const ZERO: Self = Self(0.0, 0.0);
+
+    fn new(high: f64, low: f64) -> Self {
+        let sum = high + low;
+        Self(sum, low - (sum - high))
+    }
+
+    fn add(self, v: f64) -> Self {
+        let sum = self.0 + v;
+        let back = sum - self.0;
+        let lost = (self.0 - (sum - back)) + (v - back);
+        Self::new(sum, self.1 + lost)
+    }
+
+    /// The square of a difference, exact up to the last bits of both halves.
+    fn add_square(self, d: f64) -> Self {
+        let square = d * d;
+        let lost = d.mul_add(d, -square);
+        self.add(square).add(lost)
+    }
+
+    fn get(self) -> f64 {
+        self.0 + self.1
+    }
+}
+
+/// `reduce agg` over the last hundred of samples a second apart, on samples with or without a declared period, cut into pieces.
+fn reduce(agg: &str, values: &[f64]) -> Vec<Option<f64>> {
+    let mut results: Vec<Vec<Option<f64>>> = Vec::new();
+    for (declared, span) in [("fixed 1s period 1s", 1), ("point", 1)] {
+        let text = format!(
+            "query q unit s {{ input ~x: f64 {declared}  ~y[t] = reduce {agg} ~x[t-100s : t]  output ~y }}"
+        );
+        let compiled = Query::parse(&text).unwrap().compile().unwrap();
+        assert!(
+            !compiled.explain().contains("interpreted"),
+            "{}",
+            compiled.explain()
+        );
+        let timeline = if declared == "point" {
+            let stamps: Vec<i64> = (1..=values.len() as i64).collect();
+            Timeline::explicit(stamps.into(), Spans::Fixed(span))
+        } else {
+            Timeline::regular(1, 1, values.len(), Spans::Fixed(span))
+        };
+        let column = Column::new("x", Arc::new(Float64Array::from(values.to_vec())));
+        let x = SnapshotBuffer::scalar(timeline, column, Unit::Second).unwrap();
+        let inputs = BTreeMap::from([("x".to_owned(), x)]);
+        for rows in [1 << 20, 512] {
+            let options = RunOptions::default().threads(2).piece_rows(rows);
+            let result = compiled.run(&inputs, &options).unwrap();
+            let column = result.columns()[0].array().as_primitive::<Float64Type>();
+            let row = |i| column.is_valid(i).then(|| column.value(i));
+            results.push((0..column.len()).map(row).collect());
+        }
+    }
+    let bits = |all: &[Option<f64>]| -> Vec<Option<u64>> {
+        let bits = |v: f64| if v.is_nan() { f64::NAN } else { v }.to_bits();
+        all.iter().map(|v| v.map(bits)).collect()
+    };
+    for other in &results[1..] {
+        assert_eq!(
+            bits(&results[0]),
+            bits(other),
+            "{agg}: declared or not, cut or not"
+        );
+    }
+    results.swap_remove(0)
+}
+
+fn windows(values: &[f64]) -> impl Iterator<Item = &[f64]> {
+    (1..=values.len()).map(|end| &values[end.saturating_sub(WINDOW)..end])
+}
+
+fn exact_sum(window: &[f64]) -> f64 {
+    window.iter().fold(Wide::ZERO, |sum, v| sum.add(*v)).get()
+}
+
+fn exact_std(window: &[f64]) -> Option<f64> {
+    let n = window.len() as f64;
+    // Deviations from a member are exact enough for the mean of the rest to be taken off.
+    let anchor = window[0];
+    let mean = window
+        .iter()
+        .fold(Wide::ZERO, |sum, v| sum.add(v - anchor))
+        .get()
+        / n;
+    let squares = window
+        .iter()
+        .fold(Wide::ZERO, |sum, v| sum.add_square((v - anchor) - mean))
+        .get();
+    (window.len() > 1).then(|| (squares / (n - 1.0)).sqrt())
+}
+
+/// Numbers in [0, 1) that look random.
+fn uniform(n: usize) -> Vec<f64> {
+    let mut state = 88_172_645_463_325_252u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) as f64 / (1u64 << 53) as f64
+    };
+    (0..n).map(|_| next()).collect()
+}
+
+#[track_caller]
+fn check_sums(values: &[f64]) {
+    for (row, (found, window)) in reduce("sum", values)
+        .iter()
+        .zip(windows(values))
+        .enumerate()
+    {
+        let magnitude = exact_sum(&window.iter().map(|v| v.abs()).collect::<Vec<_>>());
+        // A tree of eight and a chain of groups: far fewer roundings than terms.
+        let allowed = 32.0 * f64::EPSILON * magnitude;
+        let (found, expected) = (found.unwrap(), exact_sum(window));
+        assert!(
+            (found - expected).abs() <= allowed,
+            "row {row}: {found} against {expected}"
+        );
+    }
+}
+
+#[test]
+fn sums_are_as_exact_as_their_window_allows() {
+    check_sums(&uniform(3000));
+    let decades: Vec<f64> = uniform(6000)
+        .chunks(2)
+        .map(|pair| (pair[0] - 0.5) * 10f64.powf(12.0 * pair[1]))
+        .collect();
+    check_sums(&decades);
+}
+
+#[test]
+fn a_spike_leaves_no_trace() {
+    let mut values = uniform(3000);
+    for at in [500, 777, 1900] {
+        values[at] = 1e12;
+    }
+    check_sums(&values);
+    let stds = reduce("std", &values);
+    for (row, (found, window)) in stds.iter().zip(windows(&values)).enumerate() {
+        let (Some(found), Some(expected)) = (*found, exact_std(window)) else {
+            assert_eq!(row, 0, "one event has no deviation");
+            continue;
+        };
+        assert!(
+            (found - expected).abs() <= 1e-11 * expected,
+            "row {row}: {found} against {expected}"
+        );
+    }
+}
+
+#[test]
+fn nan_and_infinities_stay_in_their_windows() {
+    let mut values = uniform(2000);
+    (values[300], values[900], values[1500]) = (f64::NAN, f64::INFINITY, f64::NEG_INFINITY);
+    for agg in ["sum", "mean", "std", "kurtosis", "min", "max"] {
+        let found = reduce(agg, &values);
+        for (row, window) in windows(&values).enumerate().skip(4) {
+            let is_clean = window.iter().all(|v| v.is_finite());
+            let value = found[row].expect("a full window");
+            if is_clean {
+                assert!(value.is_finite(), "{agg}, row {row}: {value}");
+            } else if agg != "min" && agg != "max" {
+                assert!(!value.is_finite(), "{agg}, row {row}: {value}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_constant_series_has_no_deviation() {
+    for constant in [0.1, -3.7e9, 1e300, 5e-324] {
+        let stds = reduce("std", &vec![constant; 1000]);
+        assert_eq!(stds[0], None);
+        assert!(stds[1..].iter().all(|s| *s == Some(0.0)), "{constant}");
+    }
+}
+
+#[test]
+fn deviations_far_from_zero_keep_their_digits() {
+    let values: Vec<f64> = uniform(2000).iter().map(|v| v + 1e9).collect();
+    for (found, window) in reduce("std", &values).iter().zip(windows(&values)) {
+        if let (Some(found), Some(expected)) = (found, exact_std(window)) {
+            assert!(
+                (found - expected).abs() <= 1e-12 * expected,
+                "{found} against {expected}"
+            );
+        }
+    }
+}
