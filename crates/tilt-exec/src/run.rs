@@ -15,7 +15,7 @@ use tilt_codegen::{
     lir::{LANES, Lanes, Sink, Ty},
 };
 use tilt_data::Timeline;
-use tilt_ir::{Bounds, Edge, Span, StreamId};
+use tilt_ir::{Bounds, Span, StreamId};
 
 use tilt_interp::Functions;
 
@@ -543,21 +543,19 @@ impl<'a> StageRun<'a> {
                 locate,
                 edge,
             } => {
-                let timeline = &self.series[stream].axis.timeline;
+                let axis = &self.series[stream].axis;
                 let edges = scratch.slice::<i64>(n.next_multiple_of(LANES));
-                for (row, out) in edges[..n].iter_mut().enumerate() {
-                    let position = match &located[*locate] {
-                        Located::Rows(first) => first + row as i64,
-                        Located::Nowhere => -1,
-                        Located::Index(index) => i64::from(index.positions[row]),
-                    };
-                    let position = usize::try_from(position)
-                        .ok()
-                        .filter(|p| *p < timeline.len());
-                    *out = position.map_or(0, |p| match edge {
-                        Edge::Start => timeline.start(p),
-                        Edge::End => timeline.end(p),
-                    });
+                let out = edges[..n].iter_mut().enumerate();
+                match &located[*locate] {
+                    Located::Nowhere => edges.fill(0),
+                    Located::Rows(first) => {
+                        let edge_of = axis.edges(*edge);
+                        out.for_each(|(row, out)| *out = edge_of(first + row as i64));
+                    }
+                    Located::Index(index) => {
+                        let edge_of = axis.edges(*edge);
+                        out.for_each(|(row, out)| *out = edge_of(i64::from(index.positions[row])));
+                    }
                 }
                 view::column(edges)
             }

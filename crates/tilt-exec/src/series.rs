@@ -9,6 +9,7 @@ use arrow_array::{Array, ArrayRef, cast::AsArray, make_array};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use tilt_codegen::lir::{LANES, Ty};
 use tilt_data::{Stamps, Timeline};
+use tilt_ir::Edge;
 
 use tilt_codegen::abi::View;
 
@@ -43,6 +44,32 @@ impl Axis {
     /// The ends, one by one.
     pub(crate) fn ends(&self) -> &ScalarBuffer<i64> {
         self.ends.get_or_init(|| self.timeline.ends())
+    }
+
+    /// An edge of the event at a position; anything where there is none.
+    pub(crate) fn edges(&self, edge: Edge) -> impl Fn(i64) -> i64 {
+        let timeline = &self.timeline;
+        let regular = match (timeline.period(), self.regular_ends(), timeline.spans()) {
+            (Some(period), Some(end), tilt_data::Spans::Fixed(length)) => {
+                let first = match edge {
+                    Edge::Start => end.saturating_sub(*length),
+                    Edge::End => end,
+                };
+                Some((first, period))
+            }
+            _ => None,
+        };
+        move |position| {
+            if let Some((first, period)) = regular {
+                return first.wrapping_add(position.wrapping_mul(period));
+            }
+            let position = usize::try_from(position).ok();
+            let position = position.filter(|p| *p < timeline.len());
+            position.map_or(0, |p| match edge {
+                Edge::Start => timeline.start(p),
+                Edge::End => timeline.end(p),
+            })
+        }
     }
 
     /// The ends as instants to read at.
