@@ -20,7 +20,10 @@ const QUERIES: [&str; 6] = [
 ];
 
 fn query(body: &str) -> Query {
-    Query::parse(&format!("query q unit tick {{ input ~x: f64 point  {body}  output ~y }}")).unwrap()
+    Query::parse(&format!(
+        "query q unit tick {{ input ~x: f64 point  {body}  output ~y }}"
+    ))
+    .unwrap()
 }
 
 fn points(stamps: Vec<i64>, values: ArrayRef) -> BTreeMap<String, SnapshotBuffer> {
@@ -42,7 +45,10 @@ fn agree(stamps: &[i64]) {
                 (Ok(a), Ok(b)) => {
                     let (a, b) = (events_of(a).unwrap(), events_of(b).unwrap());
                     assert_eq!(a.len(), b.len(), "{body} on {stamps:?}");
-                    assert!(a.iter().zip(&b).all(|(a, b)| a.same(b)), "{body} on {stamps:?}");
+                    assert!(
+                        a.iter().zip(&b).all(|(a, b)| a.same(b)),
+                        "{body} on {stamps:?}"
+                    );
                 }
                 (a, b) => assert_eq!(a.as_ref().err(), b.as_ref().err(), "{body} on {stamps:?}"),
             }

@@ -68,6 +68,11 @@ fn try_loops(
         .into_iter()
         .map(|(id, buffer)| (id, buffer.close(run.end)))
         .collect();
+    // Events outside of a given span are an error, which the interpreter words.
+    let inside = |hull: Span| hull.start >= run.start && hull.end <= run.end;
+    if options.span.is_some() && !buffers.values().all(|b| b.hull().is_none_or(inside)) {
+        return Ok(None);
+    }
     if program.inputs().any(|(_, input)| input.key.is_some()) {
         return keyed::run(query, inputs, &buffers, run, options);
     }

@@ -7,7 +7,7 @@ use tilt_ir::{Agg, Bounds, Id, Reach, StreamId, format_duration};
 
 use crate::{
     code::Code,
-    pieces::{HALOS, MERGED, ROWS, STREAMED},
+    pieces::{HALOS, MERGED, STREAMED, usual_rows},
     plan::{Domain, GroupPlan, Plan, Root, Stage},
     query::{Backend, Inner, Prepared},
     window::{Algorithm, RangePlan, WindowPlan},
@@ -96,15 +96,16 @@ impl Explained<'_> {
                 format!("halo {back} before and {ahead} after")
             }
         };
+        let rows = usual_rows(plan);
         match plan.root {
             Root::Merge => {
                 format!("pieces of about {MERGED} rows of the largest input, by time; {halo}")
             }
             Root::Input(_) | Root::Grid { .. } if halo == "no halo" => {
-                format!("pieces of about {ROWS} rows, fewer if threads would wait; {halo}")
+                format!("pieces of about {rows} rows, fewer if threads would wait; {halo}")
             }
             Root::Input(_) | Root::Grid { .. } => {
-                format!("pieces of about {ROWS} rows, at least {HALOS} times the halo; {halo}")
+                format!("pieces of about {rows} rows, at least {HALOS} times the halo; {halo}")
             }
         }
     }

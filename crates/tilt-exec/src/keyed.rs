@@ -11,7 +11,7 @@ use arrow_select::interleave::interleave;
 use rayon::prelude::*;
 use tilt_codegen::lir::Ty;
 use tilt_data::{Column, SnapshotBuffer, Spans, Timeline, dtype::to_arrow};
-use tilt_ir::{DType, Overlap, Program, Span, StreamId};
+use tilt_ir::{DType, FloatWidth, Overlap, Program, Span, StreamId};
 
 use crate::{
     error::Error,
@@ -57,6 +57,10 @@ pub(crate) fn run(
     run: Span,
     options: &RunOptions,
 ) -> Result<Option<SnapshotBuffer>, Error> {
+    // Values of other types are put together from leaves, which merging keys does not do yet.
+    if !is_plain(query.program.stream_dtype(query.program.output)) {
+        return Ok(None);
+    }
     let program = &query.program;
     let inside = |b: &SnapshotBuffer| {
         b.hull()
@@ -410,6 +414,20 @@ fn merge(program: &Program, plan: &Plan, parts: &[Events]) -> Result<Output, Err
         ids,
         leaves,
     })
+}
+
+/// Whether a value is one leaf, or a record of such: no half floats, no records in records.
+fn is_plain(dtype: &DType) -> bool {
+    let is_leaf = |dtype: &DType| {
+        !matches!(
+            dtype,
+            DType::Float(FloatWidth::W16) | DType::Record(_) | DType::List(_)
+        )
+    };
+    match dtype {
+        DType::Record(fields) => fields.iter().all(|field| is_leaf(&field.dtype)),
+        dtype => is_leaf(dtype),
+    }
 }
 
 /// The Arrow types of a value's leaves, those of strings as codes.

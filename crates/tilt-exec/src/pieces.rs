@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Rows of a piece when nothing asks for more: window columns of that many rows stay in the second cache.
-pub(crate) const ROWS: usize = 1 << 15;
+const ROWS: usize = 1 << 15;
 /// A piece is at least this many times its halo, so that what is read twice does not count.
 pub(crate) const HALOS: usize = 8;
 /// Pieces begin at multiples of this many rows, so that no two write to one cache line.
@@ -141,7 +141,7 @@ impl Job<'_> {
             cuts.values().map(Range::len).max().unwrap_or(0)
         };
         let share = rows.len().div_ceil(self.threads.max(1) * 4);
-        let least = ROWS.min(share.max(ALIGNED));
+        let least = usual_rows(self.plan).min(share.max(ALIGNED));
         least
             .max(halo.saturating_mul(HALOS))
             .next_multiple_of(ALIGNED)
@@ -294,6 +294,12 @@ impl Job<'_> {
         };
         piece.evaluate(self.series.clone())
     }
+}
+
+/// Rows of a piece when nothing asks for more. Without windows there are no columns that should stay in a cache.
+pub(crate) fn usual_rows(plan: &Plan) -> usize {
+    let has_windows = plan.stages.iter().any(|stage| !stage.windows.is_empty());
+    if has_windows { ROWS } else { 4 * ROWS }
 }
 
 /// The instants of some rows: from just before the first end to the last.

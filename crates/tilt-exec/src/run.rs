@@ -28,7 +28,7 @@ use crate::{
     merge::{Group, Merged, merge_into},
     own::OwnColumn,
     pieces::cells,
-    plan::{Domain, GroupPlan, ParamSource, Plan, Source, Stage},
+    plan::{Domain, GroupPlan, Locate, ParamSource, Plan, Source, Stage},
     range::RangeRun,
     scan::WindowRun,
     series::{Axis, Leaf, Series},
@@ -331,10 +331,13 @@ impl<'a> StageRun<'a> {
                 WindowRun::new(self.piece, plan, range, all(plan.range))
             })
             .collect();
+        // Without columns in between, nothing has to stay in a cache.
+        let simple = windows.is_empty() && stage.locates.iter().all(Locate::by_row);
+        let chunk = if simple { 16 * CHUNK } else { CHUNK };
         let mut scratch = Scratch::default();
         let mut start = rows.start;
         while start < rows.end {
-            let end = rows.end.min(start + CHUNK);
+            let end = rows.end.min(start + chunk);
             scratch.reset();
             self.chunk(
                 start..end,

@@ -91,6 +91,7 @@ pub(crate) fn plan(
         )
     };
     if !is_strict(program, temporal.body)
+        || !stage.calls.is_empty()
         || !stage.facts.nullable
         || !stage.params.iter().all(is_constant)
     {
@@ -115,7 +116,8 @@ pub(crate) fn plan(
         let slot = match source {
             Source::Window { window, column } => {
                 let plan = &stage.windows[*window];
-                let (op, ty) = plan.slots[column / 2];
+                // Windows that are computed row by row have none.
+                let (op, ty) = *plan.slots.get(column / 2)?;
                 let of = Some((*window, column / 2));
                 (Cells::supports(op, ty)).then_some(Slot {
                     range: plan.range,
