@@ -67,9 +67,15 @@ fn check(inputs: &str, text: &str) {
                 continue;
             };
             let arrays = buffers(&program, &inputs);
-            for backend in [Backend::Loops, Backend::Native] {
+            let ways = [
+                (Backend::Loops, 1 << 20),
+                (Backend::Native, 1 << 20),
+                (Backend::Native, 8),
+            ];
+            for (backend, rows) in ways {
                 let mut options = RunOptions::default()
                     .backend(backend)
+                    .piece_rows(rows)
                     .functions(functions());
                 if let Some(span) = span {
                     options = options.span(span);
@@ -82,7 +88,7 @@ fn check(inputs: &str, text: &str) {
                     && found.iter().zip(&expected).all(|(a, b)| a.same(b));
                 assert!(
                     same,
-                    "{backend:?}\n{}{program}\n// gives     {}\n// but here  {}\n{explained}",
+                    "{backend:?} pieces of {rows}\n{}{program}\n// gives     {}\n// but here  {}\n{explained}",
                     format_inputs(&inputs),
                     format_events(&expected),
                     format_events(&found),
@@ -135,6 +141,17 @@ fn maps_over_grids_and_joins() {
     check(
         TWO,
         "~j[t on ~x[t], ~y[t]] = ~x[t] + coalesce(~y[t], 2.0)  ~z[t at ~j] = reduce max ~j[t-9:t] map (~j[t] - ~y[t])  output ~z",
+    );
+}
+
+/// A map is evaluated at the end of its event, which may lie far beyond the piece that the event is read in.
+#[test]
+fn maps_read_grids_beyond_their_piece() {
+    check(
+        "input ~x: bool interval",
+        "~g[t every 5 offset -5] = 1
+         ~y[t on ~g[t]] = reduce sum ~x[t-1 : t] map (~g[t]) - reduce sum ~x[t-6 : t] map (~g[t])
+         output ~y",
     );
 }
 

@@ -274,7 +274,7 @@ fn plan_with(
     Ok(Plan {
         scatter,
         slack,
-        reach: reach(program),
+        reach: reach(program, &timelines),
         gaps: AtomicBool::new(false),
         root: root(&stages, program.output),
         stages,
@@ -585,7 +585,7 @@ impl Stored {
 
 /// How far the reads of all expressions reach around their events together. An event of any stage that an output event depends on
 /// ends no further from it.
-fn reach(program: &Program) -> Option<i64> {
+fn reach(program: &Program, timelines: &Timelines) -> Option<i64> {
     use tilt_ir::{Bounds, Expr};
     let mut total = 0i64;
     for (_, temporal) in program.temporals() {
@@ -610,19 +610,27 @@ fn reach(program: &Program) -> Option<i64> {
                 }
             }
         }
-        program.walk(temporal.body, &mut |_, expr| match expr {
-            Expr::At { offset, .. } | Expr::Edge { offset, .. } => note(offset.checked_abs()),
-            Expr::Hold {
-                offset, max_age, ..
-            } => note(hold(*offset, *max_age)),
-            Expr::Prev { .. } => note(None),
-            Expr::Reduce { window, .. } => note(match window.bounds {
-                Bounds::Time { lo: Some(lo), hi } => between(lo, hi),
+        // Reads add up, because a map reads from where its window leads. What is read is computed at the end of its event, which may lie after the
+        // instant.
+        let mut reads = Some(0i64);
+        program.walk(temporal.body, &mut |_, expr| {
+            let Some(stream) = expr.stream() else { return };
+            let reach = match expr {
+                Expr::At { offset, .. } | Expr::Edge { offset, .. } => offset.checked_abs(),
+                Expr::Hold {
+                    offset, max_age, ..
+                } => hold(*offset, *max_age),
+                Expr::Reduce { window, .. } => match window.bounds {
+                    Bounds::Time { lo: Some(lo), hi } => between(lo, hi),
+                    _ => None,
+                },
                 _ => None,
-            }),
-            _ => {}
+            };
+            let stretch = timelines.stretch(timelines.of(stream));
+            let read = reach.zip(stretch).and_then(|(a, b)| a.checked_add(b));
+            reads = reads.zip(read).and_then(|(a, b)| a.checked_add(b));
         });
-        total = total.checked_add(reach?)?;
+        total = total.checked_add(reach?)?.checked_add(reads?)?;
     }
     Some(total)
 }
