@@ -27,7 +27,7 @@ use inkwell::{
     memory_buffer::MemoryBuffer,
 };
 
-use super::{JitError, runtime};
+use super::{JitError, runtime, target};
 
 /// Linked code. Dropping it frees the memory.
 pub(super) struct Code {
@@ -60,7 +60,10 @@ static FOUND: Mutex<Option<Result<u64, String>>> = Mutex::new(None);
 /// The engine, made on first use and never disposed: code may run until the process ends.
 fn engine() -> Result<MutexGuard<'static, Engine>, JitError> {
     static ENGINE: OnceLock<Result<Mutex<Engine>, String>> = OnceLock::new();
-    let made = ENGINE.get_or_init(|| Engine::new().map(Mutex::new));
+    let made = ENGINE.get_or_init(|| {
+        target::initialize();
+        Engine::new().map(Mutex::new)
+    });
     match made {
         Ok(engine) => Ok(engine.lock().unwrap_or_else(PoisonError::into_inner)),
         Err(message) => Err(JitError::Link(message.clone())),

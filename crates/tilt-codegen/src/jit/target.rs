@@ -64,8 +64,8 @@ fn usable(features: &str, avx512: bool) -> String {
     adapted.join(",")
 }
 
-/// A code generator for `cpu`. Each compilation has its own: LLVM's may not be shared between threads.
-pub(super) fn machine(cpu: &Cpu, level: OptimizationLevel) -> Result<TargetMachine, JitError> {
+/// Makes the host's code generator known, before anything of LLVM asks for it: also an object from the disk is linked for a target.
+pub(super) fn initialize() {
     static INITIALIZED: Once = Once::new();
     INITIALIZED.call_once(|| {
         let config = InitializationConfig::default();
@@ -74,6 +74,11 @@ pub(super) fn machine(cpu: &Cpu, level: OptimizationLevel) -> Result<TargetMachi
         #[cfg(target_arch = "aarch64")]
         Target::initialize_aarch64(&config);
     });
+}
+
+/// A code generator for `cpu`. Each compilation has its own: LLVM's may not be shared between threads.
+pub(super) fn machine(cpu: &Cpu, level: OptimizationLevel) -> Result<TargetMachine, JitError> {
+    initialize();
     let triple = TargetMachine::get_default_triple();
     let target =
         Target::from_triple(&triple).map_err(|error| JitError::Target(error.to_string()))?;
