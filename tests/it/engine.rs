@@ -77,7 +77,7 @@ proptest! {
 
 /// What keeps random programs from being compiled, most frequent first: `cargo test -p tilt --test it coverage -- --ignored --nocapture`.
 #[test]
-#[ignore = "a report"]
+#[ignore = "a report of what falls back: there is no right number"]
 fn coverage_of_random_programs() {
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     let mut state = 1u64;
@@ -111,7 +111,7 @@ fn coverage_of_random_programs() {
 
 /// What reductions over a thousand events cost: `cargo test -p tilt --test it speed -- --ignored --nocapture`.
 #[test]
-#[ignore = "a report"]
+#[ignore = "a report of times: a test must not fail because the machine is busy"]
 fn speed_of_reductions_over_long_windows() {
     let count = 1_000_000u32;
     let mut state = 1u64;

@@ -221,7 +221,7 @@ fn what_reads_a_join_sees_its_events_only() {
 
 /// Nanoseconds per row of the larger input: `cargo test -p tilt --release --test it speed_of_joins -- --ignored --nocapture`.
 #[test]
-#[ignore = "a report"]
+#[ignore = "a report of times: a test must not fail because the machine is busy"]
 fn speed_of_joins() {
     const ROWS: usize = 1 << 22;
     let samples = |seed, missing: i64| {

@@ -7,7 +7,7 @@ use tilt_ir::{Agg, Bounds, Id, Reach, StreamId, format_duration};
 
 use crate::{
     code::Code,
-    pieces::{HALOS, MERGED, STREAMED, usual_rows},
+    pieces::{HALOS, MERGED, STREAMED, Whole, usual_rows},
     plan::{Domain, GroupPlan, Plan, Root, Stage},
     query::{Backend, Inner, Prepared},
     window::{Algorithm, RangePlan, WindowPlan},
@@ -112,41 +112,28 @@ impl Explained<'_> {
 
     /// Why there are no pieces.
     fn whole(&self, plan: &Plan) -> Option<String> {
-        let mut stages = plan.stages.iter();
-        let recurs = stages.find(|s| plan.loops[s.main].lanes == Lanes::One);
-        if let Some(stage) = recurs {
-            return Some(format!("~{} reads its own past", stage.name));
-        }
-        let mut halos = self.0.lineage.halos();
-        let unbounded = |reach| reach == Reach::Unbounded;
-        if let Some((input, halo)) =
-            halos.find(|(_, halo)| unbounded(halo.lookback) || unbounded(halo.lookahead))
-        {
-            let name = self.0.program.streams[input].name();
-            let side = if unbounded(halo.lookback) {
-                "past"
-            } else {
-                "future"
-            };
-            return Some(format!(
-                "a result may depend on the whole {side} of ~{name}"
-            ));
-        }
-        let mut stages = plan.stages.iter();
-        let grid = stages.find(|s| matches!(s.domain, Domain::Grid { .. }))?;
-        if plan.root == Root::Merge {
-            return Some(format!(
-                "events of the merge may begin at any cell of ~{}",
-                grid.name
-            ));
-        }
-        let why = || {
-            format!(
-                "no length of time bounds which cells of ~{} are read",
-                grid.name
-            )
-        };
-        plan.reach.is_none().then(why)
+        Some(match Whole::of(plan, &self.0.lineage)? {
+            Whole::Recurrence(stage) => format!("~{} reads its own past", stage.name),
+            Whole::Unbounded(input, halo) => {
+                let name = self.0.program.streams[input].name();
+                let side = if halo.lookback == Reach::Unbounded {
+                    "past"
+                } else {
+                    "future"
+                };
+                format!("a result may depend on the whole {side} of ~{name}")
+            }
+            Whole::Merge(grid) => {
+                format!(
+                    "events of the merge may begin at any cell of ~{}",
+                    grid.name
+                )
+            }
+            Whole::Cells(grid) => {
+                let name = &grid.name;
+                format!("no length of time bounds which cells of ~{name} are read")
+            }
+        })
     }
 
     fn stage(&self, out: &mut String, plan: &Plan, stage: &Stage) -> fmt::Result {

@@ -10,7 +10,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder, prelude::*};
 use tilt_codegen::lir::{Lanes, Sink};
 use tilt_data::{SnapshotBuffer, Spans, Timeline};
 use tilt_interp::Functions;
-use tilt_ir::{Lineage, Reach, Span, StreamId};
+use tilt_ir::{Halo, Lineage, Reach, Span, StreamId};
 
 use crate::{
     chunks::Chunks,
@@ -35,6 +35,40 @@ const WAVE: usize = 4;
 /// An output of so many bytes is written past the caches: it would only push out what is still needed.
 pub(crate) const STREAMED: usize = 1 << 23;
 
+/// Why a run is not cut.
+pub(crate) enum Whole<'a> {
+    /// The stage reads its own past.
+    Recurrence(&'a Stage),
+    /// The input matters however far away.
+    Unbounded(StreamId, Halo),
+    /// Events of a merge begin at gaps between cells of the stage, wherever these are: no scope of a piece tells.
+    Merge(&'a Stage),
+    /// How far around a piece cells of the stage are needed is not known.
+    Cells(&'a Stage),
+}
+
+impl<'a> Whole<'a> {
+    /// `None` if a run of the plan can be cut.
+    pub(crate) fn of(plan: &'a Plan, lineage: &Lineage) -> Option<Self> {
+        let recurs = |stage: &&Stage| plan.loops[stage.main].lanes == Lanes::One;
+        if let Some(stage) = plan.stages.iter().find(recurs) {
+            return Some(Self::Recurrence(stage));
+        }
+        let unbounded = |(_, halo): &(StreamId, Halo)| {
+            halo.lookback == Reach::Unbounded || halo.lookahead == Reach::Unbounded
+        };
+        if let Some((input, halo)) = lineage.halos().find(unbounded) {
+            return Some(Self::Unbounded(input, halo));
+        }
+        let is_grid = |stage: &&Stage| matches!(stage.domain, Domain::Grid { .. });
+        let grid = plan.stages.iter().find(is_grid)?;
+        if plan.root == Root::Merge {
+            return Some(Self::Merge(grid));
+        }
+        plan.reach.is_none().then_some(Self::Cells(grid))
+    }
+}
+
 /// A run to be cut.
 pub(crate) struct Job<'a> {
     pub(crate) plan: &'a Plan,
@@ -58,14 +92,7 @@ impl Job<'_> {
     pub(crate) fn run(&self) -> Result<Series, Trouble> {
         let stage = self.plan.stages.last().expect("a plan has stages");
         let main = &self.plan.loops[stage.main];
-        let recurs = self
-            .plan
-            .stages
-            .iter()
-            .any(|s| self.plan.loops[s.main].lanes == Lanes::One);
-        // How far around a piece cells are needed must be known, if there are any.
-        let scoped = self.plan.reach.is_some() || !self.has_grids();
-        if recurs || self.is_unbounded() || !scoped {
+        if Whole::of(self.plan, self.lineage).is_some() {
             return self.in_one_go();
         }
         let Some((axis, rows)) = self.rows() else {
@@ -114,17 +141,6 @@ impl Job<'_> {
         let first = axis.timeline.ends_until(self.part.start);
         let end = axis.timeline.ends_until(self.part.end);
         Some((axis, first..end))
-    }
-
-    fn is_unbounded(&self) -> bool {
-        let unbounded = |reach| reach == Reach::Unbounded;
-        let mut halos = self.lineage.halos();
-        halos.any(|(_, halo)| unbounded(halo.lookback) || unbounded(halo.lookahead))
-    }
-
-    fn has_grids(&self) -> bool {
-        let is_grid = |stage: &Stage| matches!(stage.domain, Domain::Grid { .. });
-        self.plan.stages.iter().any(is_grid)
     }
 
     /// How many rows a piece has.
@@ -203,9 +219,8 @@ impl Job<'_> {
 
     /// The events of a merge, cut by time.
     fn merged(&self) -> Result<Series, Trouble> {
-        // Where a gap between cells begins depends on cells however far back, which no scope of a piece tells.
         let parts = self.parts();
-        if parts.len() < 2 || self.has_grids() {
+        if parts.len() < 2 {
             return self.in_one_go();
         }
         let mut chunks = Chunks::default();

@@ -83,7 +83,7 @@ fn float_to_integer(body: &mut Body, value: ValueId, target: Ty) -> (ValueId, Va
 
 /// Ticks of one unit in another: exact or φ when it is finer, rounded down when it is coarser.
 fn rescale(body: &mut Body, value: ValueId, from: Unit, to: Unit) -> (ValueId, Valid) {
-    let (Some(from), Some(to)) = (per_second(from), per_second(to)) else {
+    let (Some(from), Some(to)) = (from.per_second(), to.per_second()) else {
         return (value, Valid::Always);
     };
     if from == to {
@@ -107,15 +107,4 @@ fn rescale(body: &mut Body, value: ValueId, from: Unit, to: Unit) -> (ValueId, V
     let factor = body.int(Ty::I64, factor);
     let product = body.binary(Binary::Mul, value, factor);
     (product, body.valid_if(fits))
-}
-
-/// Ticks in a second; plain ticks have none.
-fn per_second(unit: Unit) -> Option<i64> {
-    match unit {
-        Unit::Tick => None,
-        Unit::Second => Some(1),
-        Unit::Milli => Some(1_000),
-        Unit::Micro => Some(1_000_000),
-        Unit::Nano => Some(1_000_000_000),
-    }
 }

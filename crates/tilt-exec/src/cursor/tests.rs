@@ -476,7 +476,7 @@ fn sources_that_are_known_are_those_that_are_looked_at() {
 
 /// Run with `cargo test --release -p tilt-exec -- --ignored --nocapture speed`.
 #[test]
-#[ignore = "measures"]
+#[ignore = "measures: a test must not fail because the machine is busy"]
 fn speed_of_reads() {
     const ROWS: usize = 4 << 20;
     let mut dice = Dice(6);

@@ -265,7 +265,7 @@ fn all_ways_agree_at_the_ends_of_time() {
 
 /// Run with `cargo test --release -p tilt-exec -- --ignored --nocapture speed`.
 #[test]
-#[ignore = "measures"]
+#[ignore = "measures: a test must not fail because the machine is busy"]
 fn speed_of_merging() {
     const ROWS: usize = 4 << 20;
     let mut dice = Dice(13);

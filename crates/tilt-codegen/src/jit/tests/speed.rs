@@ -121,7 +121,7 @@ fn cpu_seconds() -> f64 {
 }
 
 #[test]
-#[ignore = "prints times"]
+#[ignore = "prints times: a test must not fail because the machine is busy"]
 fn speed() {
     println!(
         "{:20} {:6} {:>10} {:>10} {:>12} {:>12}",
@@ -151,7 +151,7 @@ fn speed() {
 }
 
 #[test]
-#[ignore = "prints assembly"]
+#[ignore = "prints assembly for people to read"]
 fn listings() {
     for (name, lp) in kernels() {
         for optimize in [Level::Fast, Level::Full] {
