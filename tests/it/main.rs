@@ -10,5 +10,6 @@ mod joins;
 mod keyed;
 mod numerics;
 mod properties;
+mod reducers;
 mod shapes;
 mod text;

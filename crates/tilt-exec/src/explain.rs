@@ -314,9 +314,14 @@ fn why(stage: &Stage, range: &RangePlan, window: &WindowPlan) -> &'static str {
             };
             match rows.agg {
                 Agg::Custom(_) if runs_on(range.bounds) => "a custom reducer, carried on",
-                Agg::Custom(_) => match rows.custom.as_ref().and_then(|c| c.merge.as_ref()) {
-                    Some(_) => "a custom reducer, states merged anew for each window",
-                    None => "a custom reducer without merge, folded anew for each window",
+                Agg::Custom(_) => match rows.custom.as_ref() {
+                    Some(custom) if custom.shared.is_some() => {
+                        "a custom reducer, two states of blocks merged for each window"
+                    }
+                    Some(custom) if custom.merge.is_some() => {
+                        "a custom reducer, states merged anew for each window"
+                    }
+                    _ => "a custom reducer without merge, folded anew for each window",
                 },
                 _ if !rows.ordered => "events overlap",
                 _ => "kept up to date row by row",

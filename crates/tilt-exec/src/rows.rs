@@ -31,7 +31,7 @@ use crate::{
     view,
 };
 use custom::{Calls, CustomRun};
-pub(crate) use custom::{CustomPlan, StateLoop, StateSource};
+pub(crate) use custom::{CustomPlan, MergeLoops, StateLoop, StateSource};
 use engine::{Engine, Found};
 
 /// A reduction that is computed row by row.
@@ -150,6 +150,24 @@ impl Stored {
             ty,
             values: Returned::new(bytes),
             validity: nullable.then(|| Returned::new(bits)),
+        }
+    }
+
+    /// The rows from a multiple of eight on.
+    fn view(&self, position: usize) -> View {
+        let Target {
+            values, validity, ..
+        } = self.target(position, position);
+        let bytes = if self.ty == Ty::Bool {
+            1
+        } else {
+            self.ty.bytes()
+        };
+        View {
+            values,
+            validity,
+            len: (self.values.len() / bytes - position) as u64,
+            ..view::nothing()
         }
     }
 
@@ -281,10 +299,8 @@ impl<'a> RowsRun<'a> {
                 leaves: &self.columns[..self.plan.leaves.len()],
             };
             custom.begin(&calls, n, scratch);
-            for (row, window) in windows.iter().enumerate() {
-                let found = custom.row(&calls, row, window, range.plan.bounds, self.numbering);
-                self.found[row / 8] |= u8::from(found) << (row % 8);
-            }
+            let bounds = range.plan.bounds;
+            custom.windows(&calls, &windows, bounds, self.numbering, self.found);
             return Ok(());
         }
         for (row, window) in windows.iter().enumerate() {

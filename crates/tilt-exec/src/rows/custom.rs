@@ -1,10 +1,15 @@
 //! Custom reducers: states in slots, and calls of the loops that make one state of another.
 
+mod blocks;
+
 use tilt_codegen::{
     abi::{Args, Target, View},
     lir::{LANES, Ty},
 };
 use tilt_ir::Bounds;
+
+use blocks::Blocks;
+pub(crate) use blocks::MergeLoops;
 
 use super::{Contributions, Numbering, Stored, Window};
 use crate::{
@@ -45,6 +50,16 @@ pub(crate) struct CustomPlan {
     pub(crate) init: StateLoop,
     pub(crate) acc: StateLoop,
     pub(crate) merge: Option<StateLoop>,
+    /// To merge many states at once, if windows can share them.
+    pub(crate) shared: Option<MergeLoops>,
+}
+
+impl CustomPlan {
+    /// Whether `acc` sees where windows clip events.
+    pub(crate) fn reads_edges(&self) -> bool {
+        let edges = |source: &StateSource| matches!(source, StateSource::Start | StateSource::End);
+        self.acc.sources.iter().any(edges)
+    }
 }
 
 /// The places that are merged as a tree before anything else.
@@ -135,6 +150,8 @@ pub(crate) struct CustomRun<'a> {
     plan: &'a CustomPlan,
     slots: Slots,
     started: bool,
+    /// States that windows share.
+    blocks: Option<Blocks<'a>>,
     /// Of windows without beginning: the positions in the state, which end before the windows' edge, and how many of them contribute.
     done: usize,
     contributed: i64,
@@ -157,6 +174,7 @@ impl<'a> CustomRun<'a> {
             plan,
             slots: Slots::new(plan),
             started: false,
+            blocks: None,
             done: 0,
             contributed: 0,
             late: Chain::new(1, false),
@@ -190,8 +208,49 @@ impl<'a> CustomRun<'a> {
         }
     }
 
+    /// Computes the windows of a chunk; sets the bits of those that have contributions.
+    pub(crate) fn windows(
+        &mut self,
+        calls: &Calls,
+        windows: &[Window],
+        bounds: Bounds,
+        numbering: Numbering,
+        found: &mut [u8],
+    ) {
+        let (results, fields) = (self.results.clone(), &self.plan.fields);
+        if let Some(blocks) = self.shared(calls) {
+            blocks.advance(calls, windows, |row, state| {
+                for ((ty, from), (out, valid)) in fields.iter().zip(state).zip(&results) {
+                    // SAFETY: a state has one element a field, and the results have one for each row of the chunk.
+                    unsafe {
+                        let out = out.add(row * ty.bytes());
+                        std::ptr::copy_nonoverlapping(*from, out, ty.bytes());
+                        *valid.add(row / 8) |= 1 << (row % 8);
+                    }
+                }
+                found[row / 8] |= 1 << (row % 8);
+            });
+            return;
+        }
+        for (row, window) in windows.iter().enumerate() {
+            let any = self.row(calls, row, window, bounds, numbering);
+            found[row / 8] |= u8::from(any) << (row % 8);
+        }
+    }
+
+    /// The states that windows share, if they do; made when they are first asked for.
+    fn shared(&mut self, calls: &Calls) -> Option<&mut Blocks<'a>> {
+        let merge = self.plan.shared.as_ref()?;
+        if self.blocks.is_none() {
+            let fields = 0..self.plan.fields.len();
+            let init: Vec<View> = fields.map(|f| self.slots.view(INIT, f)).collect();
+            self.blocks = Some(Blocks::new(self.plan, merge, calls, &init));
+        }
+        self.blocks.as_mut()
+    }
+
     /// Computes the window of a row of the chunk; whether it has contributions.
-    pub(crate) fn row(
+    fn row(
         &mut self,
         calls: &Calls,
         row: usize,
@@ -478,11 +537,7 @@ impl<'a> CustomRun<'a> {
     /// Calls a loop for one state.
     fn call(&self, calls: &Calls, called: &StateLoop, views: &[View], to: usize) {
         let piece = calls.piece;
-        let param = |param: &ParamSource| match param {
-            ParamSource::Text(text) => u64::from(piece.texts[text]),
-            other => unreachable!("{other:?} is no parameter of a reducer"),
-        };
-        let params: Vec<u64> = called.params.iter().map(param).collect();
+        let params = calls.params(called);
         let targets = self.slots.targets(to);
         let args = Args {
             views: views.as_ptr(),
@@ -520,6 +575,15 @@ impl Chain {
 }
 
 impl Calls<'_> {
+    /// The parameters of a loop.
+    fn params(&self, called: &StateLoop) -> Vec<u64> {
+        let param = |param: &ParamSource| match param {
+            ParamSource::Text(text) => u64::from(self.piece.texts[text]),
+            other => unreachable!("{other:?} is no parameter of a reducer"),
+        };
+        called.params.iter().map(param).collect()
+    }
+
     fn contributes(&self, p: usize, window: &Window) -> bool {
         self.all.contributes(p) && !(window.is_list && self.all.span(p).0 >= window.to)
     }

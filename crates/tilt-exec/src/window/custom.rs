@@ -9,7 +9,7 @@ use tilt_ir::{DType, Edge, ExprId, Id, Lambda, Program, ReducerId, StreamId};
 use super::{
     Body, By, ParamSource, Reduction, Result, Sink, Source, Term, Ty, Unsupported, Valid, ValueId,
 };
-use crate::rows::{CustomPlan, StateLoop, StateSource};
+use crate::rows::{CustomPlan, MergeLoops, StateLoop, StateSource};
 
 /// What the body of a function reads beside its parameters: strings.
 struct Constants<F>(F);
@@ -101,6 +101,9 @@ struct StateBody<'p> {
     sources: Vec<StateSource>,
     params: Vec<ParamSource>,
     nullable: bool,
+    /// How states are read, and how many at once are made.
+    by: By,
+    lanes: Lanes,
 }
 
 impl<'p> StateBody<'p> {
@@ -111,6 +114,8 @@ impl<'p> StateBody<'p> {
             sources: Vec::new(),
             params: Vec::new(),
             nullable,
+            by: By::Row,
+            lanes: Lanes::Eight,
         }
     }
 
@@ -119,7 +124,7 @@ impl<'p> StateBody<'p> {
         let access = self.body.access(Access {
             name: name.to_owned(),
             ty,
-            by: By::Row,
+            by: self.by,
             nullable,
         });
         Term::Scalar {
@@ -182,7 +187,7 @@ impl<'p> StateBody<'p> {
             columns,
             streaming: false,
         };
-        let finished = self.body.finish(name, Lanes::Eight, sink);
+        let finished = self.body.finish(name, self.lanes, sink);
         loops.push(finished.body);
         Ok(Some(StateLoop {
             number: loops.len() - 1,
@@ -236,19 +241,32 @@ impl Reduction<'_, '_, '_> {
         let Some(acc) = acc.finish(&name("acc"), Some(lambda), lambda.body, args, loops)? else {
             return Ok(None);
         };
-        let merge = match &reducer.merge {
-            None => None,
-            Some(lambda) => {
-                let mut merge = StateBody::new(program, nullable);
-                let older = merge.state(&state, StateSource::Older);
-                let newer = merge.state(&state, StateSource::Newer);
-                let args = vec![older, newer];
-                let merge = merge.finish(&name("merge"), Some(lambda), lambda.body, args, loops)?;
-                let Some(merge) = merge else {
-                    return Ok(None);
-                };
-                Some(merge)
-            }
+        let mut merging = |what: &str, by: By, lanes: Lanes| {
+            let Some(lambda) = &reducer.merge else {
+                return Ok(None);
+            };
+            let mut merge = StateBody {
+                by,
+                lanes,
+                ..StateBody::new(program, nullable)
+            };
+            let older = merge.state(&state, StateSource::Older);
+            let newer = merge.state(&state, StateSource::Newer);
+            let args = vec![older, newer];
+            merge.finish(&name(what), Some(lambda), lambda.body, args, loops)
+        };
+        let merge = merging("merge", By::Row, Lanes::Eight)?;
+        if merge.is_none() && reducer.merge.is_some() {
+            return Ok(None);
+        }
+        let is_plain = !nullable && state.fields.iter().all(|(_, ty)| *ty != Ty::Bool);
+        let shared = if is_plain {
+            let apart = merging("merge many", By::Index, Lanes::Eight)?;
+            let chained = merging("merge chain", By::Index, Lanes::One)?;
+            let both = apart.zip(chained);
+            both.map(|(apart, chained)| MergeLoops { apart, chained })
+        } else {
+            None
         };
         Ok(Some(CustomPlan {
             fields: state.fields.iter().map(|(_, ty)| *ty).collect(),
@@ -256,6 +274,7 @@ impl Reduction<'_, '_, '_> {
             init,
             acc,
             merge,
+            shared,
         }))
     }
 

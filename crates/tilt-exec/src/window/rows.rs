@@ -104,7 +104,7 @@ impl Reduction<'_, '_, '_> {
             agg,
             Agg::First | Agg::Last | Agg::Min | Agg::Max | Agg::Mode | Agg::Custom(_)
         );
-        let custom = match agg {
+        let mut custom = match agg {
             Agg::Custom(reducer) => Some(self.custom_plan(reducer)?),
             _ => None,
         };
@@ -161,7 +161,15 @@ impl Reduction<'_, '_, '_> {
                 streaming: false,
             })
         })?;
-        let ordered = self.reads.planner.facts[&self.stream].axis.ordered;
+        let axis = &self.reads.planner.facts[&self.stream].axis;
+        let (ordered, points) = (axis.ordered, axis.length == Some(1));
+        if let Some(custom) = &mut custom {
+            let bounds = self.reads.found().ranges[self.range].bounds;
+            let begins = matches!(bounds, Bounds::Time { lo: Some(_), .. });
+            if !(begins && ordered && always && (points || !custom.reads_edges())) {
+                custom.shared = None;
+            }
+        }
         let plan = WindowPlan {
             range: self.range,
             algorithm: Algorithm::Rows { store },

@@ -1,0 +1,110 @@
+//! Custom reducers over windows that hold many groups of places, against the oracle.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tilt::{
+    Backend, Query, RunOptions,
+    arrow::array::Float64Array,
+    data::{Column, SnapshotBuffer, Spans, Timeline},
+    interp::{Options, events_of, run_buffers},
+    ir::Unit,
+};
+
+/// A reducer whose result tells in which order states were merged: the exact bits of a sum, the first, the last, and the number.
+const ORDERED: &str = "reducer ordered(f64) {
+    state {s: f64, a: f64, z: f64, n: i64}
+    init = {s: 0.0, a: 0.0, z: 0.0, n: 0}
+    acc(st, v, from, to) = {s: st.s + v, a: v, z: v, n: st.n + 1}
+    merge(o, w) = {s: o.s * 0.75 + w.s, a: o.a, z: w.z, n: o.n + w.n}
+    result(st) = st
+}";
+
+/// As many stamps, with steps of up to `step` ticks.
+fn stamps(n: usize, step: u64, start: i64) -> Vec<i64> {
+    let mut state = 11u64;
+    let mut at = start;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        at += 1 + ((state >> 40) % step) as i64;
+        at
+    };
+    (0..n).map(|_| next()).collect()
+}
+
+/// Runs a query over points at these instants: the oracle, both kinds of loops, whole and in pieces.
+fn check(text: &str, stamps: &[i64], says: &str) {
+    let text = format!("query q unit tick {{ {ORDERED} input ~x: f64 point {text} output ~y }}");
+    let compiled = Query::parse(&text).unwrap().compile().unwrap();
+    let explained = compiled.explain();
+    assert!(explained.contains(says), "{explained}");
+    let values: Vec<f64> = (0..stamps.len()).map(|i| (i % 97) as f64 + 0.1).collect();
+    let column = Column::new("x", Arc::new(Float64Array::from(values)));
+    let timeline = Timeline::explicit(stamps.to_vec().into(), Spans::Fixed(1));
+    let buffer = SnapshotBuffer::scalar(timeline, column, Unit::Tick).unwrap();
+    let inputs = BTreeMap::from([("x".to_owned(), buffer)]);
+    let expected = run_buffers(compiled.program(), &inputs, &Options::default()).unwrap();
+    let expected = events_of(&expected).unwrap();
+    for (backend, rows) in [
+        (Backend::Loops, 1 << 20),
+        (Backend::Native, 1 << 20),
+        (Backend::Native, 64),
+        (Backend::Native, 8),
+    ] {
+        let options = RunOptions::default().backend(backend).piece_rows(rows);
+        let found = compiled.run(&inputs, &options).unwrap();
+        let found = events_of(&found).unwrap();
+        assert_eq!(found.len(), expected.len());
+        for (found, expected) in found.iter().zip(&expected) {
+            assert!(found.same(expected), "{found:?} {expected:?} {text}");
+        }
+    }
+}
+
+const SHARED: &str = "two states of blocks merged for each window";
+
+#[test]
+fn windows_share_states() {
+    for window in [1, 2, 7, 8, 9, 16, 63, 64, 65, 200, 1000, 100_000] {
+        let text = format!("~y[t] = reduce @ordered ~x[t-{window}:t]");
+        for start in [0, -3000, i64::MIN + 5] {
+            check(&text, &stamps(700, 4, start), SHARED);
+        }
+    }
+}
+
+#[test]
+fn windows_into_the_future_and_on_grids() {
+    let stamps = stamps(500, 9, -700);
+    check("~y[t] = reduce @ordered ~x[t-30:t+25]", &stamps, SHARED);
+    check("~y[t] = reduce @ordered ~x[t+3:t+90]", &stamps, SHARED);
+    check(
+        "~y[t every 7] = reduce @ordered ~x[t-100:t]",
+        &stamps,
+        SHARED,
+    );
+    check(
+        "~y[t every 100] = reduce @ordered ~x[t-7:t]",
+        &stamps,
+        SHARED,
+    );
+    check(
+        "~y[t] = reduce @ordered ~x[t-50:t] map (~x[t] * 3.0)",
+        &stamps,
+        SHARED,
+    );
+    check("~y[t] = reduce @ordered ~x[t-9:t]", &stamps[..1], SHARED);
+}
+
+#[test]
+fn windows_that_cannot_share() {
+    let stamps = stamps(300, 3, 0);
+    let anew = "states merged anew for each window";
+    check(
+        "~y[t] = reduce @ordered ~x[t-50:t] map (if ~x[t] > 30.0 then ~x[t] else null)",
+        &stamps,
+        anew,
+    );
+    check("~y[t] = reduce @ordered ~x[#-20:#]", &stamps, anew);
+}
