@@ -19,6 +19,22 @@ const ORDERED: &str = "reducer ordered(f64) {
     result(st) = st
 }";
 
+/// Integers that can be taken out again; a state of floats that nobody takes out.
+const EXACT: &str = "reducer exact(f64) {
+    state {n: i64, x: i64}
+    init = {n: 7, x: 0}
+    acc(st, v, from, to) = {n: st.n + coalesce(cast(v * 3.0, i64), 0), x: st.x ^ coalesce(cast(v, i64), 0)}
+    deacc(st, v, from, to) = {n: st.n - coalesce(cast(v * 3.0, i64), 0), x: st.x ^ coalesce(cast(v, i64), 0)}
+    result(st) = st
+}
+reducer floats(f64) {
+    state {s: f64}
+    init = {s: 0.0}
+    acc(st, v, from, to) = {s: st.s + v}
+    deacc(st, v, from, to) = {s: st.s - v}
+    result(st) = st.s
+}";
+
 /// As many stamps, with steps of up to `step` ticks.
 fn stamps(n: usize, step: u64, start: i64) -> Vec<i64> {
     let mut state = 11u64;
@@ -35,7 +51,8 @@ fn stamps(n: usize, step: u64, start: i64) -> Vec<i64> {
 
 /// Runs a query over points at these instants: the oracle, both kinds of loops, whole and in pieces.
 fn check(text: &str, stamps: &[i64], says: &str) {
-    let text = format!("query q unit tick {{ {ORDERED} input ~x: f64 point {text} output ~y }}");
+    let text =
+        format!("query q unit tick {{ {ORDERED} {EXACT} input ~x: f64 point {text} output ~y }}");
     let compiled = Query::parse(&text).unwrap().compile().unwrap();
     let explained = compiled.explain();
     assert!(explained.contains(says), "{explained}");
@@ -107,4 +124,21 @@ fn windows_that_cannot_share() {
         anew,
     );
     check("~y[t] = reduce @ordered ~x[#-20:#]", &stamps, anew);
+}
+
+#[test]
+fn contributions_are_taken_out_of_integers_only() {
+    let stamps = stamps(700, 4, -900);
+    let exact = "contributions added and taken out again";
+    for window in [1, 9, 200, 100_000] {
+        let text = format!("~y[t] = reduce @exact ~x[t-{window}:t]");
+        check(&text, &stamps, exact);
+        let text = format!(
+            "~y[t] = reduce @exact ~x[t-{window}:t+3] map (if ~x[t] > 30.0 then ~x[t] else null)"
+        );
+        check(&text, &stamps, exact);
+    }
+    check("~y[t every 40] = reduce @exact ~x[t-3:t]", &stamps, exact);
+    let anew = "without merge, folded anew for each window";
+    check("~y[t] = reduce @floats ~x[t-40:t]", &stamps, anew);
 }

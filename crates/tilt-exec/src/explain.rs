@@ -318,6 +318,9 @@ fn why(stage: &Stage, range: &RangePlan, window: &WindowPlan) -> &'static str {
                     Some(custom) if custom.shared.is_some() => {
                         "a custom reducer, two states of blocks merged for each window"
                     }
+                    Some(custom) if custom.deacc.is_some() => {
+                        "a custom reducer, contributions added and taken out again"
+                    }
                     Some(custom) if custom.merge.is_some() => {
                         "a custom reducer, states merged anew for each window"
                     }

@@ -217,7 +217,14 @@ impl<'a, R: Reads> Lowering<'a, R> {
             Expr::Coalesce(a, b) => {
                 let (a, b) = (self.lower(body, *a)?, self.lower(body, *b)?);
                 let has = body.truth(a.valid());
-                Ok(choose(body, has, &a, &b))
+                Ok(match choose(body, has, &a, &b) {
+                    // There is a value where either has one.
+                    Term::Scalar { value, .. } => Term::Scalar {
+                        value,
+                        valid: body.either(a.valid(), b.valid()),
+                    },
+                    record @ Term::Record { .. } => record,
+                })
             }
             Expr::Record(fields) => {
                 let fields = fields.iter();

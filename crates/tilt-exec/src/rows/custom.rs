@@ -2,6 +2,8 @@
 
 mod blocks;
 
+use std::ops::Range;
+
 use tilt_codegen::{
     abi::{Args, Target, View},
     lir::{LANES, Ty},
@@ -52,13 +54,16 @@ pub(crate) struct CustomPlan {
     pub(crate) merge: Option<StateLoop>,
     /// To merge many states at once, if windows can share them.
     pub(crate) shared: Option<MergeLoops>,
+    /// Takes a contribution out of a state again, exactly.
+    pub(crate) deacc: Option<StateLoop>,
 }
 
 impl CustomPlan {
-    /// Whether `acc` sees where windows clip events.
+    /// Whether `acc` or `deacc` sees where windows clip events.
     pub(crate) fn reads_edges(&self) -> bool {
         let edges = |source: &StateSource| matches!(source, StateSource::Start | StateSource::End);
-        self.acc.sources.iter().any(edges)
+        let loops = self.deacc.iter().chain([&self.acc]);
+        loops.flat_map(|called| &called.sources).any(edges)
     }
 }
 
@@ -152,6 +157,8 @@ pub(crate) struct CustomRun<'a> {
     started: bool,
     /// States that windows share.
     blocks: Option<Blocks<'a>>,
+    /// Of windows whose contributions can be taken out again: the positions in the state.
+    held: Range<usize>,
     /// Of windows without beginning: the positions in the state, which end before the windows' edge, and how many of them contribute.
     done: usize,
     contributed: i64,
@@ -175,6 +182,7 @@ impl<'a> CustomRun<'a> {
             slots: Slots::new(plan),
             started: false,
             blocks: None,
+            held: 0..0,
             done: 0,
             contributed: 0,
             late: Chain::new(1, false),
@@ -264,6 +272,8 @@ impl<'a> CustomRun<'a> {
         );
         let any = if runs_on && !window.is_list {
             self.running(calls, window, numbering)
+        } else if self.plan.deacc.is_some() {
+            self.slid(calls, window)
         } else if self.plan.merge.is_some() {
             self.merged(calls, window, numbering)
         } else {
@@ -316,6 +326,29 @@ impl<'a> CustomRun<'a> {
             }
         }
         any
+    }
+
+    /// Goes on from the window before: takes out what has left it, adds what has come.
+    fn slid(&mut self, calls: &Calls, window: &Window) -> bool {
+        let (first, end) = (window.first, window.end.max(window.first));
+        let held = self.held.clone();
+        let moves_on = held.start <= first && first < held.end && held.end <= end;
+        let (left, come) = if moves_on {
+            (held.start..first, held.end..end)
+        } else {
+            self.slots.copy(INIT, CHAINS);
+            (0..0, first..end)
+        };
+        let acc = &self.plan.acc;
+        let steps = [(self.plan.deacc.as_ref().unwrap_or(acc), left), (acc, come)];
+        for (step, positions) in steps {
+            for p in positions.filter(|p| calls.all.contributes(*p)) {
+                self.step(calls, step, p, window, CHAINS, CHAINS);
+            }
+        }
+        self.held = first..end;
+        self.slots.copy(CHAINS, RESULT);
+        (first..end).any(|p| calls.all.contributes(p))
     }
 
     /// Merges what each contribution makes of the initial state, by places.
@@ -474,6 +507,19 @@ impl<'a> CustomRun<'a> {
     }
 
     fn accumulate(&mut self, calls: &Calls, p: usize, window: &Window, from: usize, to: usize) {
+        self.step(calls, &self.plan.acc, p, window, from, to);
+    }
+
+    /// What a contribution, or taking it out, makes of a state.
+    fn step(
+        &mut self,
+        calls: &Calls,
+        called: &StateLoop,
+        p: usize,
+        window: &Window,
+        from: usize,
+        to: usize,
+    ) {
         let (start, end) = calls.all.span(p);
         let edges = [[start.max(window.from); LANES], [end.min(window.to); LANES]];
         let mut bits: Vec<[u8; 2]> = vec![[0; 2]; calls.leaves.len()];
@@ -512,10 +558,10 @@ impl<'a> CustomRun<'a> {
             StateSource::Start => view::column(&edges[0]),
             StateSource::End => view::column(&edges[1]),
         };
-        let views: Vec<View> = self.plan.acc.sources.iter().map(view_of).collect();
+        let views: Vec<View> = called.sources.iter().map(view_of).collect();
         // A loop must not write what it reads.
         let target = if from == to { TEMPORARY } else { to };
-        self.call(calls, &self.plan.acc, &views, target);
+        self.call(calls, called, &views, target);
         if target != to {
             self.slots.copy(target, to);
         }

@@ -228,18 +228,26 @@ impl Reduction<'_, '_, '_> {
         let Some(init) = init.finish(&name("init"), None, reducer.init, Vec::new(), loops)? else {
             return Ok(None);
         };
-        let mut acc = StateBody::new(program, nullable);
-        let older = acc.state(&state, StateSource::Older);
         // Of a contribution only the parts of a record may be φ.
         let parts_nullable = input.is_record;
-        let value =
-            input.term(|i, name, ty| acc.read(StateSource::Value(i), name, ty, parts_nullable));
-        let start = acc.read(StateSource::Start, "start", Ty::I64, false);
-        let end = acc.read(StateSource::End, "end", Ty::I64, false);
-        let lambda = &reducer.acc;
-        let args = vec![older, value, start, end];
-        let Some(acc) = acc.finish(&name("acc"), Some(lambda), lambda.body, args, loops)? else {
+        let mut stepping = |what: &str, lambda: &Lambda| {
+            let mut step = StateBody::new(program, nullable);
+            let older = step.state(&state, StateSource::Older);
+            let value = input
+                .term(|i, name, ty| step.read(StateSource::Value(i), name, ty, parts_nullable));
+            let start = step.read(StateSource::Start, "start", Ty::I64, false);
+            let end = step.read(StateSource::End, "end", Ty::I64, false);
+            let args = vec![older, value, start, end];
+            step.finish(&name(what), Some(lambda), lambda.body, args, loops)
+        };
+        let Some(acc) = stepping("acc", &reducer.acc)? else {
             return Ok(None);
+        };
+        // Integers wrap, so what was added can be taken out exactly; floats drift.
+        let is_exact = !nullable && state.fields.iter().all(|(_, ty)| !ty.is_float());
+        let deacc = match &reducer.deacc {
+            Some(lambda) if is_exact => stepping("deacc", lambda)?,
+            _ => None,
         };
         let mut merging = |what: &str, by: By, lanes: Lanes| {
             let Some(lambda) = &reducer.merge else {
@@ -275,6 +283,7 @@ impl Reduction<'_, '_, '_> {
             acc,
             merge,
             shared,
+            deacc,
         }))
     }
 

@@ -166,9 +166,10 @@ impl Reduction<'_, '_, '_> {
         if let Some(custom) = &mut custom {
             let bounds = self.reads.found().ranges[self.range].bounds;
             let begins = matches!(bounds, Bounds::Time { lo: Some(_), .. });
-            if !(begins && ordered && always && (points || !custom.reads_edges())) {
-                custom.shared = None;
-            }
+            // An event must contribute the same to every window that it is in.
+            let same = begins && ordered && (points || !custom.reads_edges());
+            custom.shared = custom.shared.take().filter(|_| same && always);
+            custom.deacc = custom.deacc.take().filter(|_| same);
         }
         let plan = WindowPlan {
             range: self.range,

@@ -428,7 +428,7 @@ impl<'a> Blocks<'a> {
             calls
                 .piece
                 .code
-                .call(&calls.piece.plan.loops, called.number, &args)
+                .call(&calls.piece.plan.loops, called.number, &args);
         }
     }
 
