@@ -106,7 +106,9 @@ impl Stream {
                 let dtype = draft.program.dtype(own).clone();
                 let value = match filler {
                     Arg::Expr(value) => value,
-                    literal => operators::converted(&mut draft.program, &literal, &dtype)?,
+                    literal @ Arg::Literal(_) => {
+                        operators::converted(&mut draft.program, &literal, &dtype)?
+                    }
                 };
                 filler = draft.only_if(short, value)?.into();
             }

@@ -100,12 +100,10 @@ impl Draft {
 
     /// The columns of a value of a stream; one that is no record is a column called like the stream.
     fn columns(&mut self, (stream, value): (StreamId, ExprId)) -> Checked<Vec<(String, ExprId)>> {
-        match self.program.dtype(value) {
-            DType::Record(_) => columns_of(self, value),
-            _ => {
-                let name = self.program.streams[stream].name();
-                Ok(vec![(name.to_owned(), value)])
-            }
+        if let DType::Record(_) = self.program.dtype(value) {
+            return columns_of(self, value);
         }
+        let name = self.program.streams[stream].name();
+        Ok(vec![(name.to_owned(), value)])
     }
 }

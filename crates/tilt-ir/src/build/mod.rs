@@ -45,6 +45,11 @@
 //! | `window.rs`, `reducer.rs` | windows and their reductions, built in and custom |
 //! | `gaps.rs`, `join.rs`, `signal.rs` | resampling and filling, joins, recurrences and filters |
 
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "a builder is called with values made on the spot"
+)]
+
 mod draft;
 mod error;
 mod gaps;

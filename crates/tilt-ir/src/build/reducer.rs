@@ -277,12 +277,12 @@ impl Reducer {
             }
             let mut record = Vec::with_capacity(state.len());
             for field in state {
-                let value = match names.iter().position(|name| *name == field.name) {
-                    Some(index) => state_value(program, field, &args[index])?,
-                    None => {
-                        let old = operators::settled(program, &args[args.len() - 1])?;
-                        program.add(Expr::Field(old, field.name.clone()))?
-                    }
+                let given = names.iter().position(|name| *name == field.name);
+                let value = if let Some(index) = given {
+                    state_value(program, field, &args[index])?
+                } else {
+                    let old = operators::settled(program, &args[args.len() - 1])?;
+                    program.add(Expr::Field(old, field.name.clone()))?
                 };
                 record.push((field.name.clone(), value));
             }

@@ -221,13 +221,12 @@ impl Window {
     /// Moves the grid of tumbling and hopping windows.
     #[must_use]
     pub fn offset(mut self, by: impl Into<Length>) -> Self {
-        match &mut self.pace {
-            Pace::Grid { offset, .. } => *offset = Some(by.into()),
-            _ => {
-                let problem = Problem::parameter("only windows on a grid have an offset")
-                    .hint("use `tumbling` or `hopping`");
-                self.stream = self.stream.failed("offset", problem);
-            }
+        if let Pace::Grid { offset, .. } = &mut self.pace {
+            *offset = Some(by.into());
+        } else {
+            let problem = Problem::parameter("only windows on a grid have an offset")
+                .hint("use `tumbling` or `hopping`");
+            self.stream = self.stream.failed("offset", problem);
         }
         self
     }
