@@ -20,7 +20,7 @@ use crate::{
 pub enum Interpolation {
     /// On the line between the two.
     Linear,
-    /// The nearer one, of two the earlier.
+    /// The nearer one, of two the earlier; nothing comes before the first of all.
     Nearest,
 }
 
@@ -40,7 +40,7 @@ pub enum Resampling {
 pub enum Fill {
     /// The last value before it.
     Forward,
-    /// The first value after it.
+    /// The first value after it; nothing comes before the first of all.
     Backward,
     /// The line between the two.
     Linear,
@@ -133,7 +133,8 @@ impl Stream {
                 Fill::Forward => draft.held(x, max_gap.as_ref())?,
                 Fill::Backward => {
                     let gap = bound(draft)?;
-                    draft.next(x, 0, gap)?.0
+                    let next = draft.next(x, 0, gap)?.0;
+                    draft.after_the_first(x, next)?
                 }
                 Fill::Linear => {
                     let gap = bound(draft)?;
@@ -232,7 +233,8 @@ impl Draft {
         gap: i64,
     ) -> Checked<ExprId> {
         if method == Interpolation::Nearest {
-            return self.nearest(stream, gap);
+            let nearest = self.nearest(stream, gap)?;
+            return self.after_the_first(stream, nearest);
         }
         let (before, begin) = self.last(stream, gap)?;
         let (after, end) = self.next(stream, 0, gap)?;
@@ -255,6 +257,15 @@ impl Draft {
                 operators::when(&mut draft.program, &hit, &before, &line)
             })
         })
+    }
+
+    /// `value` where the stream has had an event. A grid has cells wherever its body reads a value, so what looks ahead would add
+    /// cells before all data.
+    fn after_the_first(&mut self, stream: StreamId, value: ExprId) -> Checked<ExprId> {
+        let before = self.held(stream, None)?;
+        let none = self.add(Expr::IsNull(before))?;
+        let some = self.add(Expr::Unary(expr::UnaryOp::Not, none))?;
+        self.only_if(some, value)
     }
 
     /// `let name = value in body`.
