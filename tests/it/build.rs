@@ -410,5 +410,5 @@ fn finer_streams_bring_their_unit() {
     // Both sides count in milliseconds; the integral of x is still one of seconds.
     let joined = fine + slow.integral(None);
     let data = [("x", "1000=2.0 3000=4.0"), ("y", "2500=0.5 4000=0.25")];
-    assert_eq!(points(&joined, &data), "2500=3.502");
+    assert_eq!(points(&joined, &data), "2500=3.502 4000=8.254");
 }

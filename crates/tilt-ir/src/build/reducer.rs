@@ -356,10 +356,16 @@ impl Reducer {
         Ok((program, id))
     }
 
-    /// The first error of its functions.
-    pub fn error(&self) -> Option<BuildError> {
-        let problem = self.finished().err()?;
-        Some(problem.of(&format!("@{}", self.name), Vec::new()))
+    /// What is wrong with one of its functions.
+    pub fn error_in(&self, part: Part) -> Option<BuildError> {
+        let function = match part {
+            Part::Acc => &self.acc,
+            Part::Merge => &self.merge,
+            Part::Deacc => &self.deacc,
+            Part::Result => &self.result,
+        };
+        let error = function.as_ref()?.as_ref().err()?;
+        Some(error.as_ref().clone())
     }
 }
 

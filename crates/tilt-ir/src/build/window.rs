@@ -136,12 +136,13 @@ impl Stream {
     /// Windows of one length, one at every multiple of `every`.
     #[must_use]
     pub fn hopping(&self, length: impl Into<Length>, every: impl Into<Length>) -> Window {
-        let mut window = self.window(length);
-        window.pace = Pace::Grid {
-            period: every.into(),
-            offset: None,
-        };
-        window
+        self.window(length).every(every)
+    }
+
+    /// All events up to a distance from `t`: `until("-5s")`.
+    #[must_use]
+    pub fn until(&self, hi: impl Into<Length>) -> Window {
+        self.frame(None, hi.into())
     }
 
     fn frame(&self, lo: Option<Length>, hi: Length) -> Window {
@@ -215,6 +216,16 @@ impl Window {
     #[must_use]
     pub fn min_samples(mut self, n: u32) -> Self {
         self.min_samples = n;
+        self
+    }
+
+    /// Only at multiples of a period; the result is valid for the cell of the grid that ends there.
+    #[must_use]
+    pub fn every(mut self, period: impl Into<Length>) -> Self {
+        self.pace = Pace::Grid {
+            period: period.into(),
+            offset: None,
+        };
         self
     }
 
