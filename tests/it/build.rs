@@ -36,12 +36,11 @@ fn run(stream: &Stream, inputs: &[(&str, &str)]) -> String {
 /// The instants and values of points, short.
 fn points(stream: &Stream, inputs: &[(&str, &str)]) -> String {
     let events = run(stream, inputs);
-    events
-        .split(' ')
-        .map(|event| event.split_once(',').map_or(event, |(_, rest)| rest))
-        .map(|event| event.replacen(']', "", 1))
-        .collect::<Vec<_>>()
-        .join(" ")
+    let events = events.split('(').filter_map(|event| {
+        let (_, rest) = event.split_once(',')?;
+        Some(rest.replacen(']', "", 1))
+    });
+    events.collect::<String>()
 }
 
 fn x() -> Stream {
