@@ -1,7 +1,8 @@
 //! Queries made by the builder, against results worked out by hand.
 
 use tilt::{
-    interp::{self, Options},
+    Backend, Query, RunOptions,
+    interp::{self, Options, events_of},
     ir::{
         DType, Input, Overlap, SpanRule, Unit,
         build::{
@@ -12,9 +13,13 @@ use tilt::{
     },
 };
 
-use crate::text::{format_events, parse_inputs};
+use crate::{
+    generate::buffers,
+    text::{format_events, parse_inputs},
+};
 
-/// The events of a stream over inputs given as lines `~x: events`, before and after all passes, and when read back from its text.
+/// The events of a stream over inputs given as lines `~x: events`, before and after all passes, compiled, and when read
+/// back from its text.
 fn run(stream: &Stream, inputs: &[(&str, &str)]) -> String {
     let program = stream.program("q").unwrap_or_else(|e| panic!("{e}"));
     let lines: Vec<String> = inputs
@@ -28,6 +33,13 @@ fn run(stream: &Stream, inputs: &[(&str, &str)]) -> String {
     };
     let found = events(&program);
     assert_eq!(found, events(&optimize(&program)), "{program}");
+    let options = RunOptions::default().backend(Backend::Native);
+    let compiled = Query::new(program.clone()).and_then(Query::compile);
+    let compiled = compiled.unwrap_or_else(|e| panic!("{e}"));
+    let engine = compiled.run(&buffers(&program, &inputs), &options);
+    let engine = events_of(&engine.unwrap_or_else(|e| panic!("{e}")));
+    let engine = format_events(&engine.unwrap_or_else(|e| panic!("{e}")));
+    assert_eq!(found, engine, "{}", compiled.explain());
     let again = parse(&program.to_string()).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(again.to_string(), program.to_string());
     found

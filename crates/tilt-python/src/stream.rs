@@ -37,43 +37,34 @@
 //! `params(part)` gives `Value`s (acc, deacc: state, value, start, end; merge: two states; result: state), and `define(part, params, fields)` takes the new state as
 //! `[(field, Value | literal)]`, or for `result` one `Value | literal`. **`Value`**: `unary`, `binary`, `cast`, `field`, `is_null`, `coalesce(other)`, `choose(a, b)` (this is the condition), `dtype`.
 
-use std::sync::{Mutex, PoisonError};
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "what PyO3 converts from a sequence is owned"
+)]
 
-use pyo3::{
-    exceptions::{PyTypeError, PyValueError},
-    prelude::*,
-    types::{PyBool, PyFloat, PyInt, PyString, PyTuple},
-};
+mod arguments;
+mod reducer;
+mod window;
+
+use pyo3::{exceptions::PyValueError, prelude::*};
 use tilt::{
-    build::{
-        self, AsOf, Binary, BuildError, Closed, ErrorKind, Fill, Interpolation, Length, Literal,
-        Operand, Part, Resampling, Term, unary_from_symbol,
-    },
-    ir::{self, Agg, DType, QuantileMethod, Ratio, UnaryOp, Unit},
+    build::{self, AsOf, BuildError, Fill, Interpolation, Operand, Resampling},
+    ir,
 };
 
-use super::{errors, guarded};
+use self::arguments::{
+    Columns, binary_op, checked, chosen, length, literal, operand, operands, parse_dtype, quoted,
+    raised, texts, unary_op,
+};
+pub(crate) use self::{
+    reducer::{Reducer, Value},
+    window::Window,
+};
+use super::guarded;
 
 #[pyclass(frozen, module = "tilt._native", from_py_object)]
 #[derive(Clone)]
-pub(super) struct Stream(build::Stream);
-
-#[pyclass(frozen, module = "tilt._native", from_py_object)]
-#[derive(Clone)]
-pub(super) struct Window {
-    stream: build::Stream,
-    window: build::Window,
-}
-
-#[pyclass(frozen, module = "tilt._native")]
-pub(super) struct Reducer(Mutex<build::Reducer>);
-
-#[pyclass(frozen, module = "tilt._native", from_py_object)]
-#[derive(Clone)]
-pub(super) struct Value(build::Value);
-
-/// Columns as Python gives them.
-type Columns<'py> = Vec<(String, Bound<'py, PyAny>)>;
+pub(crate) struct Stream(build::Stream);
 
 #[pymethods]
 impl Stream {
@@ -90,15 +81,14 @@ impl Stream {
         key: Option<&str>,
         overlap: Option<&str>,
     ) -> PyResult<Self> {
-        let dtype = match dtype.extract::<String>() {
-            Ok(text) => text,
-            Err(_) => {
-                let columns: Vec<(String, String)> = dtype.extract()?;
-                let columns = columns
-                    .iter()
-                    .map(|(name, dtype)| format!("{}: {dtype}", quoted(name)));
-                format!("{{{}}}", columns.collect::<Vec<_>>().join(", "))
-            }
+        let dtype = if let Ok(text) = dtype.extract::<String>() {
+            text
+        } else {
+            let columns: Vec<(String, String)> = dtype.extract()?;
+            let columns = columns
+                .iter()
+                .map(|(name, dtype)| format!("{}: {dtype}", quoted(name)));
+            format!("{{{}}}", columns.collect::<Vec<_>>().join(", "))
         };
         let name = quoted(name);
         let period = period.map_or(String::new(), |p| format!(" period {p}"));
@@ -498,218 +488,6 @@ impl Stream {
     }
 }
 
-#[pymethods]
-impl Window {
-    fn closed(&self, closed: &str) -> PyResult<Self> {
-        let closed = chosen("closed", closed, CLOSED)?;
-        Ok(self.with(|window| window.closed(closed)))
-    }
-
-    fn min_samples(&self, n: u32) -> Self {
-        self.with(|window| window.min_samples(n))
-    }
-
-    #[pyo3(signature = (period, offset=None))]
-    fn every(
-        &self,
-        period: &Bound<'_, PyAny>,
-        offset: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Self> {
-        let (period, offset) = (length(period)?, offset.map(length).transpose()?);
-        Ok(self.with(|window| {
-            let window = window.every(period);
-            match offset {
-                Some(offset) => window.offset(offset),
-                None => window,
-            }
-        }))
-    }
-
-    fn each_nth(&self, n: u32) -> Self {
-        self.with(|window| window.each_nth(n))
-    }
-
-    /// The function runs under the interpreter's lock; what it raises is raised.
-    fn map(&self, function: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let mut raised = None;
-        let window = self.with(|window| {
-            window.map(|value| {
-                let result = function.call1((Stream(value.clone()),));
-                match result.and_then(|result| Ok(result.extract::<Stream>()?)) {
-                    Ok(stream) => stream.0,
-                    Err(error) => {
-                        raised = Some(error);
-                        value.clone()
-                    }
-                }
-            })
-        });
-        raised.map_or(Ok(window), Err)
-    }
-
-    fn prevailing(&self) -> Self {
-        self.with(build::Window::prevailing)
-    }
-
-    #[pyo3(signature = (agg, *params))]
-    fn reduce(&self, py: Python<'_>, agg: &str, params: &Bound<'_, PyTuple>) -> PyResult<Stream> {
-        let parameter = |index: usize| params.get_item(index).ok();
-        match agg {
-            "ewm_by_time" => {
-                let half_life = parameter(0).ok_or_else(|| missing("half_life"))?;
-                let half_life = length(&half_life)?;
-                made(py, || self.window.ewm_by_time(half_life))
-            }
-            "integral" => {
-                let unit = parameter(0).filter(|unit| !unit.is_none());
-                let unit = unit.as_ref().map(length).transpose()?;
-                made(py, || self.window.integral(unit))
-            }
-            agg => {
-                let agg = reduction(agg, params)?;
-                made(py, || self.window.reduce(agg))
-            }
-        }
-    }
-
-    fn reduce_with(&self, py: Python<'_>, reducer: &Reducer) -> PyResult<Stream> {
-        let reducer = reducer.lock().clone();
-        made(py, || self.window.reduce_with(&reducer))
-    }
-
-    fn agg(&self, py: Python<'_>, columns: Columns<'_>) -> PyResult<Stream> {
-        let columns = operands(&columns)?;
-        made(py, || self.window.agg(columns))
-    }
-
-    #[getter]
-    fn stream(&self) -> Stream {
-        Stream(self.stream.clone())
-    }
-}
-
-impl Window {
-    fn with(&self, change: impl FnOnce(build::Window) -> build::Window) -> Self {
-        Self {
-            stream: self.stream.clone(),
-            window: change(self.window.clone()),
-        }
-    }
-}
-
-#[pymethods]
-impl Reducer {
-    #[new]
-    fn new(
-        py: Python<'_>,
-        name: &str,
-        dtype: &str,
-        unit: &str,
-        init: Columns<'_>,
-    ) -> PyResult<Self> {
-        let dtype = parse_dtype(py, dtype)?;
-        let unit = parse_unit(unit)?;
-        let mut fields = Vec::with_capacity(init.len());
-        for (field, value) in &init {
-            fields.push((field.as_str(), literal(value)?));
-        }
-        let reducer = build::Reducer::new(name, &dtype, unit, fields);
-        Ok(Self(Mutex::new(reducer)))
-    }
-
-    fn params(&self, part: &str) -> PyResult<Vec<Value>> {
-        let part = chosen("part", part, PARTS)?;
-        let params = self.lock().params(part);
-        Ok(params.into_iter().map(Value).collect())
-    }
-
-    fn define(
-        &self,
-        py: Python<'_>,
-        part: &str,
-        params: Vec<Value>,
-        body: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        let part = chosen("part", part, PARTS)?;
-        let params: Vec<build::Value> = params.into_iter().map(|value| value.0).collect();
-        if part == Part::Result {
-            self.lock().define_result(&params, term(body)?);
-        } else {
-            let fields: Columns<'_> = body.extract()?;
-            let mut terms = Vec::with_capacity(fields.len());
-            for (field, value) in &fields {
-                terms.push((field.clone(), term(value)?));
-            }
-            self.lock().define(part, &params, terms);
-        }
-        match self.lock().error_in(part) {
-            Some(error) => Err(raised(py, error)),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Reducer {
-    fn lock(&self) -> std::sync::MutexGuard<'_, build::Reducer> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-#[pymethods]
-impl Value {
-    fn unary(&self, py: Python<'_>, op: &str) -> PyResult<Self> {
-        let op = unary_op(op)?;
-        traced(py, self.0.unary(op))
-    }
-
-    #[pyo3(signature = (op, other, reversed=false))]
-    fn binary(
-        &self,
-        py: Python<'_>,
-        op: &str,
-        other: &Bound<'_, PyAny>,
-        reversed: bool,
-    ) -> PyResult<Self> {
-        let (op, other) = (binary_op(op)?, term(other)?);
-        traced(
-            py,
-            if reversed {
-                self.0.binary_reversed(op, other)
-            } else {
-                self.0.binary(op, other)
-            },
-        )
-    }
-
-    fn cast(&self, py: Python<'_>, dtype: &str) -> PyResult<Self> {
-        let dtype = parse_dtype(py, dtype)?;
-        traced(py, self.0.cast(&dtype))
-    }
-
-    fn field(&self, py: Python<'_>, name: &str) -> PyResult<Self> {
-        traced(py, self.0.field(name))
-    }
-
-    fn is_null(&self, py: Python<'_>) -> PyResult<Self> {
-        traced(py, self.0.is_null())
-    }
-
-    fn coalesce(&self, py: Python<'_>, other: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let other = term(other)?;
-        traced(py, self.0.coalesce(other))
-    }
-
-    fn choose(&self, py: Python<'_>, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let (a, b) = (term(a)?, term(b)?);
-        traced(py, self.0.choose(a, b))
-    }
-
-    #[getter]
-    fn dtype(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(checked(py, self.0.dtype())?.to_string())
-    }
-}
-
 const INTERPOLATIONS: &[(&str, Interpolation)] = &[
     ("linear", Interpolation::Linear),
     ("nearest", Interpolation::Nearest),
@@ -730,231 +508,11 @@ const AS_OF: &[(&str, AsOf)] = &[
     ("forward", AsOf::Forward),
     ("nearest", AsOf::Nearest),
 ];
-const CLOSED: &[(&str, Closed)] = &[
-    ("right", Closed::Right),
-    ("left", Closed::Left),
-    ("both", Closed::Both),
-    ("none", Closed::Neither),
-];
-const PARTS: &[(&str, Part)] = &[
-    ("acc", Part::Acc),
-    ("merge", Part::Merge),
-    ("deacc", Part::Deacc),
-    ("result", Part::Result),
-];
-const QUANTILE_METHODS: &[(&str, QuantileMethod)] = &[
-    ("linear", QuantileMethod::Linear),
-    ("lower", QuantileMethod::Lower),
-    ("higher", QuantileMethod::Higher),
-    ("nearest", QuantileMethod::Nearest),
-    ("midpoint", QuantileMethod::Midpoint),
-];
-
-/// What `word` stands for in a table.
-fn chosen<T: Copy>(what: &str, word: &str, table: &[(&str, T)]) -> PyResult<T> {
-    let row = table.iter().find(|row| row.0 == word);
-    row.map(|row| row.1).ok_or_else(|| {
-        let words: Vec<String> = table.iter().map(|row| format!("{:?}", row.0)).collect();
-        let words = words.join(", ");
-        PyValueError::new_err(format!("{what} must be one of {words}, not {word:?}"))
-    })
-}
-
-fn missing(parameter: &str) -> PyErr {
-    PyTypeError::new_err(format!("the reduction needs its parameter `{parameter}`"))
-}
-
-/// A built-in reduction from its name and parameters.
-fn reduction(name: &str, params: &Bound<'_, PyTuple>) -> PyResult<Agg> {
-    let parameter = |index: usize| params.get_item(index).ok();
-    let integer = |index: usize, default: u32| match parameter(index) {
-        Some(value) => value.extract::<u32>(),
-        None => Ok(default),
-    };
-    let truth = |index: usize| match parameter(index) {
-        Some(value) => value.extract::<bool>(),
-        None => Ok(true),
-    };
-    let ratio = |what: &str| match parameter(0) {
-        Some(value) => value.extract::<f64>().map(Ratio::new),
-        None => Err(missing(what)),
-    };
-    Ok(match name {
-        "var" => Agg::Var {
-            ddof: integer(0, 1)?,
-        },
-        "std" => Agg::Std {
-            ddof: integer(0, 1)?,
-        },
-        "skew" => Agg::Skew { bias: truth(0)? },
-        "kurtosis" => Agg::Kurtosis {
-            fisher: truth(0)?,
-            bias: truth(1)?,
-        },
-        "quantile" => Agg::Quantile {
-            q: ratio("q")?,
-            method: match parameter(1) {
-                Some(method) => chosen("method", &method.extract::<String>()?, QUANTILE_METHODS)?,
-                None => QuantileMethod::Linear,
-            },
-        },
-        "top_k" => match parameter(0) {
-            Some(k) => Agg::TopK { k: k.extract()? },
-            None => return Err(missing("k")),
-        },
-        "ewm" => Agg::Ewm {
-            alpha: ratio("alpha")?,
-        },
-        name => {
-            let agg = Agg::from_name(name);
-            agg.ok_or_else(|| PyValueError::new_err(format!("there is no reduction {name:?}")))?
-        }
-    })
-}
-
-fn unary_op(symbol: &str) -> PyResult<UnaryOp> {
-    let op = unary_from_symbol(symbol);
-    op.ok_or_else(|| PyValueError::new_err(format!("there is no function {symbol:?} of one value")))
-}
-
-fn binary_op(symbol: &str) -> PyResult<Binary> {
-    let op = Binary::from_symbol(symbol);
-    op.ok_or_else(|| {
-        PyValueError::new_err(format!("there is no operator {symbol:?} of two values"))
-    })
-}
-
-fn parse_unit(text: &str) -> PyResult<Unit> {
-    let unit = Unit::parse(text);
-    unit.ok_or_else(|| {
-        PyValueError::new_err(format!(
-            "the unit must be tick, s, ms, us or ns, not {text:?}"
-        ))
-    })
-}
-
-/// A type from its text, by way of an input that has it.
-fn parse_dtype(py: Python<'_>, text: &str) -> PyResult<DType> {
-    let stream = build::Stream::parse(&format!(
-        "query query unit ns {{ input ~x: {text} point output ~x }}"
-    ));
-    Ok(checked(py, stream.dtype())?.clone())
-}
-
-/// A name in backticks, which any name may stand in.
-fn quoted(name: &str) -> String {
-    format!("`{}`", name.replace('`', "``"))
-}
-
-fn texts(names: &[String]) -> Vec<&str> {
-    names.iter().map(String::as_str).collect()
-}
-
-fn length(value: &Bound<'_, PyAny>) -> PyResult<Length> {
-    if let Ok(text) = value.cast::<PyString>() {
-        return Ok(Length::from(text.to_cow()?.as_ref()));
-    }
-    if value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>() {
-        return Ok(Length::Ticks(value.extract()?));
-    }
-    Err(PyTypeError::new_err(format!(
-        "a length is a string such as \"10s\" or a number of ticks, not {}",
-        value.get_type().name()?
-    )))
-}
-
-fn literal(value: &Bound<'_, PyAny>) -> PyResult<Literal> {
-    if value.is_none() {
-        return Ok(Literal::Null);
-    }
-    // A bool is an int, too.
-    if value.is_instance_of::<PyBool>() {
-        return Ok(Literal::Bool(value.extract()?));
-    }
-    if value.is_instance_of::<PyInt>() {
-        return match value.extract::<i64>() {
-            Ok(value) => Ok(Literal::Int(value)),
-            Err(_) => Ok(Literal::UInt(value.extract()?)),
-        };
-    }
-    if value.is_instance_of::<PyFloat>() {
-        return Ok(Literal::Float(value.extract()?));
-    }
-    if value.is_instance_of::<PyString>() {
-        return Ok(Literal::Str(value.extract()?));
-    }
-    if let Ok((kind, ticks, unit)) = value.extract::<(String, i64, String)>() {
-        let unit = parse_unit(&unit)?;
-        return match kind.as_str() {
-            "timestamp" => Ok(Literal::Timestamp(ticks, unit)),
-            "duration" => Ok(Literal::Duration(ticks, unit)),
-            kind => Err(PyValueError::new_err(format!(
-                "a literal is a \"timestamp\" or a \"duration\", not {kind:?}"
-            ))),
-        };
-    }
-    Err(PyTypeError::new_err(format!(
-        "{} is neither a stream nor a value of a type that streams have",
-        value.get_type().name()?
-    )))
-}
-
-fn operand(value: &Bound<'_, PyAny>) -> PyResult<Operand> {
-    match value.extract::<Stream>() {
-        Ok(stream) => Ok(Operand::Stream(stream.0)),
-        Err(_) => Ok(Operand::Literal(literal(value)?)),
-    }
-}
-
-fn operands(columns: &Columns<'_>) -> PyResult<Vec<(String, Operand)>> {
-    let columns = columns.iter();
-    columns
-        .map(|(name, value)| Ok((name.clone(), operand(value)?)))
-        .collect()
-}
-
-fn term(value: &Bound<'_, PyAny>) -> PyResult<Term> {
-    match value.extract::<Value>() {
-        Ok(value) => Ok(Term::Value(value.0)),
-        Err(_) => Ok(Term::Literal(literal(value)?)),
-    }
-}
-
 /// A stream, or what is wrong with it.
 fn made(py: Python<'_>, make: impl FnOnce() -> build::Stream + Send) -> PyResult<Stream> {
     let stream = guarded(py, make)?;
     match stream.error() {
         Some(error) => Err(raised(py, error.clone())),
         None => Ok(Stream(stream)),
-    }
-}
-
-fn traced(py: Python<'_>, value: build::Value) -> PyResult<Value> {
-    match value.error() {
-        Some(error) => Err(raised(py, error.clone())),
-        None => Ok(Value(value)),
-    }
-}
-
-fn checked<T>(py: Python<'_>, result: Result<T, BuildError>) -> PyResult<T> {
-    result.map_err(|error| raised(py, error))
-}
-
-/// The exception for an error, of the class that says who must act.
-fn raised(py: Python<'_>, error: BuildError) -> PyErr {
-    let class = match error.kind {
-        ErrorKind::Type => "SchemaError",
-        ErrorKind::Lookahead => "LookaheadError",
-        ErrorKind::Parameter | ErrorKind::Conflict | ErrorKind::Text => "QueryError",
-    };
-    let message = error.to_string();
-    let class = py.import("tilt.errors").and_then(|m| m.getattr(class));
-    let exception = match class.and_then(|class| class.call1((message.as_str(),))) {
-        Ok(exception) => PyErr::from_value(exception),
-        Err(_) => errors::QueryError::new_err(message),
-    };
-    match exception.value(py).setattr("hint", error.hint) {
-        Ok(()) => exception,
-        Err(error) => error,
     }
 }

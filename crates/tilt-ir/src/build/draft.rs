@@ -1,28 +1,24 @@
 //! A program while an operation is applied: the programs of its operands in one, with equal parts shared.
-//!
-//! **Clocks.** A stream that is computed from windows is *floating*: it has a value at every instant, and its clock only says at
-//! which instants it is looked at. Combined with streams that have events of their own it is looked at theirs, which is rule 1 of
-//! the default clocks in `docs/ir.md` (windows add nothing), and `at` or `every` gives it another clock. So the definition of a floating
-//! stream is copied to where it is used, unless it is on that timeline already.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{
     error::{Checked, ErrorKind, Problem},
+    floating::Floating,
     key::{self, Key},
     rescale::rescaled,
 };
 use crate::{
-    clock::default_clock,
-    expr::{Expr, Window},
-    ids::{ExprId, Id, StreamId},
+    expr::Expr,
+    ids::{ExprId, FuncId, Id, ReducerId, StreamId},
     pass::{
         dce::live_streams,
         rewrite::{Copier, rebuild},
     },
-    program::{Clock, Program, Reducer, Source, Stream},
+    program::{Clock, Function, Program, Source, Stream},
     time::Unit,
     timeline::{Timeline, Timelines},
+    types::DType,
     verify::verify,
 };
 
@@ -76,53 +72,30 @@ impl Draft {
         self.program.unit
     }
 
+    /// Adds what is not there yet of another program, and gives its output.
     fn import(&mut self, from: &Built) -> Checked<StreamId> {
-        let mut streams: HashMap<StreamId, StreamId> = HashMap::new();
-        let mut copier_maps = (HashMap::new(), HashMap::new());
-        for (id, reducer) in from.program.reducers.iter() {
-            let key = key::of_reducer(&from.program, id);
-            let twin = self
-                .program
-                .reducers
-                .ids()
-                .find(|r| key::of_reducer(&self.program, *r) == key);
-            let new = match twin {
-                Some(twin) => twin,
-                None => self.import_reducer(&from.program, reducer),
-            };
-            copier_maps.0.insert(id, new);
+        let mut reducers = HashMap::new();
+        for id in from.program.reducers.ids() {
+            reducers.insert(id, self.reducer(&from.program, id));
         }
+        let mut functions = HashMap::new();
         for (id, function) in from.program.functions.iter() {
-            let twin = self
-                .program
-                .functions
-                .iter()
-                .find(|(_, f)| f.name == function.name);
-            let new = match twin {
-                Some((twin, known)) if known == function => twin,
-                Some(_) => {
-                    return Err(Problem::new(
-                        ErrorKind::Conflict,
-                        format!("two functions are called `@{}`", function.name),
-                    ));
-                }
-                None => self.program.functions.push(function.clone()),
-            };
-            copier_maps.1.insert(id, new);
+            functions.insert(id, self.function(function)?);
         }
+        let mut streams: HashMap<StreamId, StreamId> = HashMap::new();
         for id in from.program.streams.ids() {
             let key = from.keys[id.index()];
             if let Some(known) = self.known.get(&key) {
                 streams.insert(id, *known);
                 continue;
             }
-            let new = StreamId::new(self.program.streams.len());
-            streams.insert(id, new);
+            streams.insert(id, StreamId::new(self.program.streams.len()));
             let mut copier = Copier::new(&from.program, &mut self.program);
-            copier.streams.clone_from(&streams);
-            copier.reducers.clone_from(&copier_maps.0);
-            copier.functions.clone_from(&copier_maps.1);
+            copier.streams = streams;
+            copier.reducers.clone_from(&reducers);
+            copier.functions.clone_from(&functions);
             let mut stream = copier.stream(id);
+            streams = copier.streams;
             match &mut stream {
                 Stream::Input(input) => self.claim_name(&input.name)?,
                 Stream::Temporal(temporal) => temporal.name = self.free_name(&temporal.name),
@@ -132,13 +105,17 @@ impl Draft {
         Ok(streams[&from.program.output])
     }
 
-    fn import_reducer(&mut self, from: &Program, reducer: &Reducer) -> crate::ids::ReducerId {
-        let taken = |name: &str| self.program.reducers.iter().any(|(_, r)| r.name == name);
+    /// Adds a reducer of another program, or finds its twin.
+    pub(super) fn reducer(&mut self, from: &Program, id: ReducerId) -> ReducerId {
+        let key = key::of_reducer(from, id);
+        let mut here = self.program.reducers.ids();
+        if let Some(twin) = here.find(|r| key::of_reducer(&self.program, *r) == key) {
+            return twin;
+        }
+        let mut reducer = from.reducers[id].clone();
+        let taken = |name: &String| self.program.reducers.iter().any(|(_, r)| r.name == *name);
         let name = numbered(&reducer.name).find(|name| !taken(name));
-        let mut reducer = Reducer {
-            name: name.unwrap_or_default(),
-            ..reducer.clone()
-        };
+        reducer.name = name.unwrap_or_default();
         let mut copier = Copier::new(from, &mut self.program);
         reducer.init = copier.expr(reducer.init);
         copier.lambda(&mut reducer.acc);
@@ -148,18 +125,19 @@ impl Draft {
         self.program.reducers.push(reducer)
     }
 
-    /// Adds a reducer of another program, or finds its twin.
-    pub(super) fn reducer(
-        &mut self,
-        from: &Program,
-        id: crate::ids::ReducerId,
-    ) -> crate::ids::ReducerId {
-        let key = key::of_reducer(from, id);
-        let twin = self.program.reducers.ids();
-        let twin = twin
-            .into_iter()
-            .find(|r| key::of_reducer(&self.program, *r) == key);
-        twin.unwrap_or_else(|| self.import_reducer(from, &from.reducers[id]))
+    fn function(&mut self, function: &Function) -> Checked<FuncId> {
+        for (id, known) in self.program.functions.iter() {
+            if known == function {
+                return Ok(id);
+            }
+            if known.name == function.name {
+                return Err(Problem::new(
+                    ErrorKind::Conflict,
+                    format!("two different functions are called `@{}`", function.name),
+                ));
+            }
+        }
+        Ok(self.program.functions.push(function.clone()))
     }
 
     fn push(&mut self, stream: Stream, key: Key) -> StreamId {
@@ -235,7 +213,7 @@ impl Draft {
         &mut self,
         stem: &str,
         clock: Clock,
-        dtype: crate::types::DType,
+        dtype: DType,
         body: impl FnOnce(&mut Self, StreamId) -> Checked<ExprId>,
     ) -> Checked<StreamId> {
         let name = self.free_name(stem);
@@ -470,83 +448,4 @@ fn common_unit(operands: &[&Built]) -> Checked<Unit> {
     }
     let any = operands.first().map(|built| built.program.unit);
     Ok(finest.or(any).unwrap_or(Unit::Tick))
-}
-
-/// Which streams of a program are floating.
-struct Floating(Vec<bool>);
-
-impl Floating {
-    fn of(program: &Program) -> Self {
-        let mut known = Vec::with_capacity(program.streams.len());
-        for (id, stream) in program.streams.iter() {
-            let floats = match stream {
-                Stream::Input(_) => false,
-                Stream::Temporal(temporal) => {
-                    let reads = Reads::of(program, temporal.body, &known);
-                    reads.floating && !reads.streams.contains(&id) && {
-                        match default_clock(program, temporal.body, Some(id)) {
-                            Some(derived) if derived == temporal.clock => true,
-                            None => !matches!(temporal.clock, Clock::Every { .. }),
-                            // Interpolation, which holds what came before.
-                            Some(_) => match temporal.clock {
-                                Clock::At(stream) => reads.around.contains(&stream),
-                                _ => false,
-                            },
-                        }
-                    }
-                }
-            };
-            known.push(floats);
-        }
-        Self(known)
-    }
-
-    fn contains(&self, stream: StreamId) -> bool {
-        self.0[stream.index()]
-    }
-}
-
-/// What a body reads, maps aside.
-struct Reads {
-    streams: HashSet<StreamId>,
-    /// Read through windows or held.
-    around: HashSet<StreamId>,
-    /// Whether there is a window, or the value of a floating stream at `t`.
-    floating: bool,
-}
-
-impl Reads {
-    fn of(program: &Program, body: ExprId, known: &[bool]) -> Self {
-        let mut reads = Self {
-            streams: HashSet::new(),
-            around: HashSet::new(),
-            floating: false,
-        };
-        let mut seen = HashSet::new();
-        let mut pending = vec![body];
-        while let Some(id) = pending.pop() {
-            if !seen.insert(id) {
-                continue;
-            }
-            let expr = program.expr(id);
-            reads.streams.extend(expr.stream());
-            match expr {
-                Expr::Reduce {
-                    window: Window { stream, .. },
-                    ..
-                } => {
-                    reads.floating = true;
-                    reads.around.insert(*stream);
-                }
-                Expr::Hold { stream, .. } => {
-                    reads.around.insert(*stream);
-                }
-                Expr::At { stream, offset: 0 } => {
-                    reads.floating |= known.get(stream.index()).copied().unwrap_or(false);
-                }
-                expr => expr.for_each_operand(|operand| pending.push(operand)),
-            }
-        }
-        reads
-    }
 }

@@ -38,11 +38,11 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `draft.rs`, `key.rs`, `rescale.rs` | programs combined: shared definitions, clocks, units |
+//! | `draft.rs`, `key.rs`, `floating.rs`, `rescale.rs` | programs combined: shared definitions, clocks, units |
 //! | `literal.rs`, `length.rs`, `operators.rs` | constants, durations and counts, promotion of types |
 //! | `pointwise.rs`, `record.rs` | what looks at one instant: operators, conditions, records |
 //! | `time.rs` | shifts, clocks, changes, conditions that hold for a while |
-//! | `window.rs`, `reducer.rs` | windows and their reductions, built in and custom |
+//! | `window.rs`, `reducer.rs`, `value.rs` | windows and their reductions, built in and custom |
 //! | `gaps.rs`, `join.rs`, `signal.rs` | resampling and filling, joins, recurrences and filters |
 
 #![allow(
@@ -52,6 +52,7 @@
 
 mod draft;
 mod error;
+mod floating;
 mod gaps;
 mod join;
 mod key;
@@ -66,6 +67,7 @@ mod signal;
 #[cfg(test)]
 mod tests;
 mod time;
+mod value;
 mod window;
 
 use std::{fmt, sync::Arc};
@@ -78,8 +80,9 @@ pub use literal::{Literal, Operand};
 pub use operators::{Binary, unary_from_symbol};
 pub use pointwise::{Then, When, coalesce, when};
 pub use record::struct_of;
-pub use reducer::{Part, Reducer, Term, Value};
+pub use reducer::{Part, Reducer};
 pub use signal::recur;
+pub use value::{Term, Value};
 pub use window::{Closed, Window};
 
 use self::{
@@ -87,10 +90,10 @@ use self::{
     error::{Checked, Problem},
 };
 use crate::{
-    ids::StreamId,
+    ids::{Id, StreamId},
     lineage::{Lineage, Reach},
     parse::parse,
-    program::{Input, Program},
+    program::{Clock, Input, Program},
     types::DType,
     verify::verify,
 };
@@ -239,7 +242,7 @@ impl Stream {
                     return Ok(id);
                 }
                 let body = draft.read(id)?;
-                id = draft.define(name, crate::program::Clock::At(id), body)?;
+                id = draft.define(name, Clock::At(id), body)?;
             }
             draft.name(id, name)?;
             Ok(id)
@@ -250,7 +253,7 @@ impl Stream {
     pub fn same(&self, other: &Self) -> bool {
         let key = |stream: &Self| {
             let built = stream.0.as_ref().ok()?;
-            Some(built.keys[crate::ids::Id::index(built.program.output)])
+            Some(built.keys[built.program.output.index()])
         };
         key(self).is_some() && key(self) == key(other)
     }

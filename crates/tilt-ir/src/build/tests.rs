@@ -200,7 +200,7 @@ fn windows_have_bounds_closures_and_conditions() {
         "~sum_s[t] = reduce sum ~s[t-150ms : t]"
     );
     assert_eq!(
-        of(x().window("10s").map(|x| x.abs())),
+        of(x().window("10s").map(Stream::abs)),
         "~abs[t] = abs(~x[t])\n~sum_abs[t] = reduce sum ~x[t-10s : t] map (~abs[t])"
     );
     assert_eq!(
@@ -343,10 +343,10 @@ fn a_recurrence_reads_its_own_past() {
     });
     assert!(low.same(&again));
     let ticks = Stream::input(Input::point("n", DType::I64, Unit::Tick));
-    let count = recur(&DType::I64, None, |y| coalesce([y.prev(1) + 1, &ticks * 0]));
+    let count = recur(&DType::I64, None, |y| coalesce([y.prev(1) + 1, &ticks - 1]));
     assert_eq!(
         text(&count),
-        "~v[t] = ~n[t] * 0\n~recur[t]: i64 = coalesce(~recur.prev(1) + 1, ~v[t])"
+        "~v[t] = ~n[t] - 1\n~recur[t]: i64 = coalesce(~recur.prev(1) + 1, ~v[t])"
     );
     assert_eq!(
         text(&x().lfilter(&[1.0, 0.0, -2.0], &[2.0, -1.0])),
