@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod build;
 mod clock;
 mod expr;
 mod ids;

@@ -178,6 +178,12 @@ impl BinaryOp {
 }
 
 impl Agg {
+    /// The reduction without parameters that is called `name`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let row = PLAIN_AGGS.iter().find(|row| row.0 == name);
+        row.map(|row| row.1)
+    }
+
     /// The reduction's word, without parameters; `custom` for user-defined ones.
     pub fn name(self) -> &'static str {
         match self {

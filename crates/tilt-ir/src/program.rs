@@ -210,6 +210,30 @@ pub struct Lambda {
     pub body: ExprId,
 }
 
+impl Input {
+    /// An input of points, at most one at an instant.
+    pub fn point(name: impl Into<String>, dtype: DType, unit: Unit) -> Self {
+        Self {
+            name: name.into(),
+            dtype,
+            unit,
+            span: SpanRule::Point,
+            period: None,
+            key: None,
+            overlap: Overlap::Disjoint,
+        }
+    }
+
+    /// An input of samples, `period` ticks apart, each of which stands for the time since the one before.
+    pub fn samples(name: impl Into<String>, dtype: DType, unit: Unit, period: i64) -> Self {
+        Self {
+            span: SpanRule::Fixed(period),
+            period: Some(period),
+            ..Self::point(name, dtype, unit)
+        }
+    }
+}
+
 impl Stream {
     /// The stream's name, without `~`.
     pub fn name(&self) -> &str {

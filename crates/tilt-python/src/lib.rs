@@ -6,6 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use pyo3::prelude::*;
 use tilt::ir;
 
+mod stream;
+
 /// The exceptions are Python classes, with their documentation in `python/tilt/errors.py`.
 mod errors {
     pyo3::import_exception!(tilt.errors, InternalError);
@@ -27,6 +29,9 @@ mod _native {
 
     #[pymodule_export]
     use super::Program;
+
+    #[pymodule_export]
+    use super::stream::{Reducer, Stream, Value, Window};
 
     #[cfg(debug_assertions)]
     #[pymodule_export]

@@ -42,12 +42,32 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! The same query, built by calls instead of text; every operation is checked at once, and the first error is reported at the end:
+//!
+//! ```
+//! use tilt::{Query, Stream, ir::{DType, Input, Unit}};
+//!
+//! let price = Stream::input(Input::point("price", DType::F64, Unit::Second));
+//! let diff = price.window("10s").mean() - price.window("20s").mean();
+//! let trend = diff.filter(diff.gt(0.0)).alias("trend");
+//! let query = Query::new(trend.program("trend")?)?;
+//! assert!(query.compile()?.explain().contains("1 stage loop, 2 windows"));
+//!
+//! // Bars of a minute, looked at where trades are, and how far the price is from the last one's high.
+//! let bar = price.tumbling("1m");
+//! let bars = bar.agg([("high", bar.max()), ("low", bar.min()), ("range", bar.max() - bar.min())]);
+//! let gap = &price - bars.field("high").hold(Some("5m".into()));
+//! gap.assert_causal()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! [`Query`] is a verified program, [`Compiled`] its machine code, shared by clones and threads; [`RunOptions`] says over which part of the timeline and on
 //! how many threads it runs. `examples/service.rs` embeds a query in a service.
 //!
 //! | module | subject |
 //! |---|---|
 //! | [`ir`] | queries: text form, verifier, lineage, optimiser |
+//! | [`build`] | queries built by calls: [`Stream`], [`Window`] |
 //! | [`data`] | streams over Arrow arrays: ingress, egress, cutting by time |
 //! | [`interp`] | the oracle, which defines every result |
 //! | [`arrow`] | the Arrow that all of them speak |
@@ -57,3 +77,4 @@ pub use tilt_data::arrow;
 pub use tilt_exec::{Backend, Compiled, Error, Query, RunOptions, forget_compiled};
 pub use tilt_interp as interp;
 pub use tilt_ir as ir;
+pub use tilt_ir::build::{self, BuildError, Stream, Window};

@@ -42,7 +42,7 @@ impl Pass for Dce {
 }
 
 /// The streams that the output depends on, itself included.
-pub(super) fn live_streams(program: &Program) -> HashSet<StreamId> {
+pub(crate) fn live_streams(program: &Program) -> HashSet<StreamId> {
     let mut live = HashSet::new();
     let mut pending = vec![program.output];
     while let Some(id) = pending.pop() {
@@ -54,7 +54,7 @@ pub(super) fn live_streams(program: &Program) -> HashSet<StreamId> {
 }
 
 /// The streams that the definition of `id` names, maps and clock included.
-pub(super) fn streams_read(program: &Program, id: StreamId) -> HashSet<StreamId> {
+pub(crate) fn streams_read(program: &Program, id: StreamId) -> HashSet<StreamId> {
     let mut read = HashSet::new();
     if let Stream::Temporal(temporal) = &program.streams[id] {
         program.walk(temporal.body, &mut |_, expr| read.extend(expr.stream()));

@@ -7,10 +7,10 @@
 //! - `TILT_PASS_LIMIT=n` stops after the first `n` passes that changed something.
 
 mod cse;
-mod dce;
+pub(crate) mod dce;
 mod fold;
 mod fuse;
-mod rewrite;
+pub(crate) mod rewrite;
 mod share_windows;
 mod simplify;
 mod split;

@@ -352,48 +352,58 @@ pub(super) fn shifted(program: &mut Program, root: ExprId, d: i64) -> Option<Exp
     }))
 }
 
-/// The program with only the streams of `order`, in that order, and only what they use. Inputs must come along.
-pub(super) fn rebuild(old: &Program, order: &[StreamId]) -> Program {
-    Rebuild {
-        new: Program::new(old.name.clone(), old.unit),
-        streams: order
-            .iter()
-            .enumerate()
-            .map(|(index, id)| (*id, crate::ids::Id::new(index)))
-            .collect(),
-        exprs: HashMap::new(),
-        vars: HashMap::new(),
-        functions: HashMap::new(),
-        reducers: HashMap::new(),
-        old,
+/// The program with only the streams of `order`, in that order, and only what they use. All that they read must come along.
+pub(crate) fn rebuild(old: &Program, order: &[StreamId]) -> Program {
+    let mut new = Program::new(old.name.clone(), old.unit);
+    let mut copy = Copier::new(old, &mut new);
+    copy.streams = order
+        .iter()
+        .enumerate()
+        .map(|(index, id)| (*id, crate::ids::Id::new(index)))
+        .collect();
+    let mut streams = Arena::default();
+    for id in order {
+        streams.push(copy.stream(*id));
     }
-    .run(order)
+    let output = copy.streams[&old.output];
+    new.streams = streams;
+    new.output = output;
+    new
 }
 
-struct Rebuild<'a> {
+/// Copies definitions from one program to another. The maps say what became of the old ids; ids of streams must be in theirs
+/// before a definition that reads them is copied.
+pub(crate) struct Copier<'a> {
     old: &'a Program,
-    new: Program,
-    streams: HashMap<StreamId, StreamId>,
+    new: &'a mut Program,
+    pub(crate) streams: HashMap<StreamId, StreamId>,
+    pub(crate) functions: HashMap<FuncId, FuncId>,
+    pub(crate) reducers: HashMap<ReducerId, ReducerId>,
     exprs: HashMap<ExprId, ExprId>,
     vars: HashMap<VarId, VarId>,
-    functions: HashMap<FuncId, FuncId>,
-    reducers: HashMap<ReducerId, ReducerId>,
 }
 
-impl Rebuild<'_> {
-    fn run(mut self, order: &[StreamId]) -> Program {
-        let mut streams = Arena::default();
-        for id in order {
-            let mut stream = self.old.streams[*id].clone();
-            if let Stream::Temporal(temporal) = &mut stream {
-                temporal.body = self.expr(temporal.body);
-                temporal.clock = self.clock(&temporal.clock);
-            }
-            streams.push(stream);
+impl<'a> Copier<'a> {
+    pub(crate) fn new(old: &'a Program, new: &'a mut Program) -> Self {
+        Self {
+            old,
+            new,
+            streams: HashMap::new(),
+            functions: HashMap::new(),
+            reducers: HashMap::new(),
+            exprs: HashMap::new(),
+            vars: HashMap::new(),
         }
-        self.new.streams = streams;
-        self.new.output = self.streams[&self.old.output];
-        self.new
+    }
+
+    /// The definition of `id` over the new ids.
+    pub(crate) fn stream(&mut self, id: StreamId) -> Stream {
+        let mut stream = self.old.streams[id].clone();
+        if let Stream::Temporal(temporal) = &mut stream {
+            temporal.body = self.expr(temporal.body);
+            temporal.clock = self.clock(&temporal.clock);
+        }
+        stream
     }
 
     fn clock(&self, clock: &Clock) -> Clock {
@@ -409,7 +419,7 @@ impl Rebuild<'_> {
         }
     }
 
-    fn expr(&mut self, id: ExprId) -> ExprId {
+    pub(crate) fn expr(&mut self, id: ExprId) -> ExprId {
         if let Some(done) = self.exprs.get(&id) {
             return *done;
         }
@@ -452,7 +462,7 @@ impl Rebuild<'_> {
             .or_insert_with(|| self.new.functions.push(self.old.functions[id].clone()))
     }
 
-    fn reducer(&mut self, id: ReducerId) -> ReducerId {
+    pub(crate) fn reducer(&mut self, id: ReducerId) -> ReducerId {
         if let Some(done) = self.reducers.get(&id) {
             return *done;
         }
@@ -467,7 +477,7 @@ impl Rebuild<'_> {
         new
     }
 
-    fn lambda(&mut self, lambda: &mut Lambda) {
+    pub(crate) fn lambda(&mut self, lambda: &mut Lambda) {
         lambda.params.iter_mut().for_each(|v| *v = self.var(*v));
         lambda.body = self.expr(lambda.body);
     }
