@@ -1,7 +1,7 @@
 """tilt: a time-centric query compiler. Streams are functions of time, queries are functions of streams.
 
-:class:`Program` reads and prints the temporal IR (``docs/ir.md`` of the repository), :class:`Query` compiles and runs it on the sources of
-:mod:`tilt.sources`, :class:`Table` holds rows. :mod:`tilt.generate` makes data to try things on.
+:class:`Program` reads and prints the temporal IR (``docs/ir.md`` of the repository), :class:`Query` compiles and runs
+it on the sources of :mod:`tilt.sources`, :class:`Table` holds rows. :mod:`tilt.generate` makes data to try things on.
 """
 
 from tilt._native import __version__

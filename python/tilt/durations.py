@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     """An instant: ticks since the epoch, or a ``datetime``, which counts as UTC if it has no time zone."""
 
 _TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)  # noqa: UP017
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
 def duration_text(value: Duration) -> str:
@@ -34,7 +34,9 @@ def duration_text(value: Duration) -> str:
         return f"{value // dt.timedelta(microseconds=1)}us"
     if type(value).__module__ == "numpy":
         return f"{int(value.astype('m8[ns]').astype('i8'))}ns"
-    message = f"a length of time is a string such as '10s', a number of ticks or a timedelta, not {type(value).__name__}"
+    message = (
+        f"a length of time is a string such as '10s', a number of ticks or a timedelta, not {type(value).__name__}"
+    )
     raise TypeError(message)
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 class TiltError(Exception):
     """The root of every exception that tilt raises on purpose.
 
-    Files that the operating system refuses raise :class:`OSError`, as :func:`open` does; arguments of a wrong type or name raise
-    :class:`TypeError` and :class:`ValueError`.
+    Files that the operating system refuses raise :class:`OSError`, as :func:`open` does; arguments of a wrong type or
+    name raise :class:`TypeError` and :class:`ValueError`.
 
     >>> import tilt as tl
     >>> error = tl.TiltError("column `px` is missing; name another", column="px")

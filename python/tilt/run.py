@@ -89,7 +89,8 @@ class Query:
         threads
             By default ``TILT_THREADS``, or as many as there are cores.
         span
-            The time ``(start, end]`` that the run is about, which must contain all events; by default from the first to the last.
+            The time ``(start, end]`` that the run is about, which must contain all events; by default from the first to
+            the last.
         part
             Only the result's events that end in ``(start, end]``.
         backend
@@ -101,13 +102,15 @@ class Query:
         keep_null
             Whether rows without a value are rows of the result.
         progress
-            A function that is called about twenty times a second, with the share that is done or ``None``; an exception of it ends the run. ``True``
-            shows a bar on the terminal, which needs rich; ``False`` does not. By default there is one for runs on a terminal, unless ``TILT_PROGRESS=0``.
+            A function that is called about twenty times a second, with the share that is done or ``None``; an exception
+            of it ends the run. ``True`` shows a bar on the terminal, which needs rich; ``False`` does not. By default
+            there is one for runs on a terminal, unless ``TILT_PROGRESS=0``.
 
         Raises
         ------
         SchemaError
-            If rows are not what the query declares: also :class:`tilt.errors.UnsortedError` and :class:`tilt.errors.OverlapError`.
+            If rows are not what the query declares: also :class:`tilt.errors.UnsortedError` and
+            :class:`tilt.errors.OverlapError`.
         QueryError
             If the query has no meaning on these rows.
         KeyboardInterrupt

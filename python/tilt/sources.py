@@ -1,7 +1,7 @@
 """Where rows come from, and how they become events.
 
-A source is a description: :func:`rows` has them in memory, :func:`files` names files that are read when a query runs, :func:`deferred` knows only their
-columns. Each can say how a query declares it, and hand its rows to a run.
+A source is a description: :func:`rows` has them in memory, :func:`files` names files that are read when a query runs,
+:func:`deferred` knows only their columns. Each can say how a query declares it, and hand its rows to a run.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ class Events:
     time: str | None = None
     """The column of times; not needed if ``valid`` names two."""
     valid: Duration | tuple[str, str] = "point"
-    """When a row is true: at its time (``"point"``), until the next row (``"until_next"``), for a length of time up to it (a sample of a periodic signal),
-    or between the times of two columns."""
+    """When a row is true: at its time (``"point"``), until the next row (``"until_next"``), for a length of time up to
+    it (a sample of a periodic signal), or between the times of two columns."""
     unit: str | None = None
     """What integer times count: ``s``, ``ms``, ``us`` or ``ns``; without it they are plain ticks."""
     tz: str | None = None
-    """The time zone of the times. Wall times without a zone are read there; integers and times that have one keep their instants."""
+    """The time zone of the times. Wall times without a zone are read there; integers and times that have one keep their
+    instants."""
     period: Duration | None = None
     """The distance of samples, which may have gaps."""
     key: str | None = None
@@ -50,8 +51,8 @@ class Events:
     sort: bool = False
     """Whether to sort rows that are not in order of time, instead of refusing them."""
     overlap: str | None = None
-    """What it means that several events are active at once: ``"bag"`` (all of them), ``"first"`` or ``"last"``, or ``"disjoint"``: it is an error. By
-    default points may coincide and others may not."""
+    """What it means that several events are active at once: ``"bag"`` (all of them), ``"first"`` or ``"last"``, or
+    ``"disjoint"``: it is an error. By default points may coincide and others may not."""
     closed: str = "right"
     """``"left"`` for intervals that hold their start and not their end."""
 
@@ -96,7 +97,9 @@ class Source(ABC):
         return False
 
     def declare(self, name: str, value: str | None = None) -> Program:
-        """Give the program whose result is this source as an input called ``name``: a record of all columns, or the column ``value``.
+        """Give the program whose result is this source, as an input called ``name``.
+
+        Its values are records of all columns, or those of the column ``value``.
 
         >>> from tilt.sources import deferred
         >>> source = deferred({"ts": "timestamp(ms)", "price": "f64"}, time="ts")
@@ -253,7 +256,8 @@ def files(
 ) -> Files:
     """Describe files: names and patterns such as ``"day/*.parquet"``. The other keywords are those of :class:`Events`.
 
-    They are read when a query runs: the columns that it needs, of rows in ``(start, end]``, file after file in order of their first times.
+    They are read when a query runs: the columns that it needs, of rows in ``(start, end]``, file after file in order of
+    their first times.
 
     Parameters
     ----------

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import html
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast, final
 
 from tilt import _native
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from os import PathLike
 
     import numpy as np
@@ -23,12 +24,29 @@ _SHOWN_WIDTH = 32
 
 
 @final
+@dataclass(frozen=True)
+class Categorical:
+    """A column of strings, few of which differ: each row has the number of one of ``categories``, or -1 if it has none.
+
+    >>> import tilt as tl
+    >>> import numpy as np
+    >>> from tilt.table import Categorical
+    >>> tl.Table({"side": Categorical(np.array([0, 1, -1]), ["buy", "sell"])})["side"]
+    ['buy', 'sell', None]
+    """
+
+    codes: npt.NDArray[np.integer[Any]]
+    categories: Sequence[str]
+
+
+@final
 class Table:
     """Rows in columns: a thin Arrow table that needs no other package. Immutable and picklable.
 
-    It is made of anything that speaks Arrow (Polars, pandas, pyarrow, DuckDB, ...), or of a mapping from names to columns: NumPy arrays, or
-    lists of bool, int, float, str, datetime, date and timedelta, in which ``None`` is missing. Arrow objects and NumPy arrays are shared, not
-    copied: do not change them afterwards. In turn anything that speaks Arrow reads a table without copying.
+    It is made of anything that speaks Arrow (Polars, pandas, pyarrow, DuckDB, ...), or of a mapping from names to
+    columns: NumPy arrays, or lists of bool, int, float, str, datetime, date and timedelta, in which ``None`` is
+    missing. Arrow objects and NumPy arrays are shared, not copied: do not change them afterwards. In turn anything that
+    speaks Arrow reads a table without copying.
 
     >>> import tilt as tl
     >>> tl.Table({"t": [1, 2, 4], "price": [9.5, None, 9.75]})
@@ -65,7 +83,7 @@ class Table:
         if isinstance(rows, _native.Table):
             self._handle = rows
         elif isinstance(rows, Table):
-            self._handle = rows._handle
+            self._handle = rows._handle  # noqa: SLF001
         elif hasattr(rows, "keys") and not hasattr(rows, "__arrow_c_stream__"):
             columns = cast("Mapping[str, object]", rows)
             self._handle = _native.Table.build([_column(str(name), columns[name]) for name in columns])
@@ -152,10 +170,11 @@ class Table:
         return {name: self[name] for name in self.columns}
 
     def to_numpy(self) -> dict[str, npt.NDArray[Any]]:
-        """Give the columns as NumPy arrays: shared and read only, unless there are nulls, several chunks, bools or strings.
+        """Give the columns as NumPy arrays.
 
-        Nulls become NaN, or NaT in times; columns of integers that have some become floats, other types objects with ``None``.
-        Time zones are left out, as NumPy has none: the times are in UTC.
+        They are shared and read only, unless they have nulls, bools, strings or several chunks. Nulls become NaN, or
+        NaT in times. Integers that have some become floats, other types objects with ``None``. Time zones are left out,
+        as NumPy has none: the times are in UTC.
 
         >>> import tilt as tl
         >>> tl.Table({"t": [1, 2], "x": [0.5, None]}).to_numpy()
@@ -255,17 +274,21 @@ class Table:
         body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in cells)
         return (
             f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
-            f"<small>{len(self):,} rows × {len(names)} columns</small>"
+            f"<small>{len(self):,} rows, {len(names)} columns</small>"
         )
 
     def _cells(self) -> tuple[tuple[list[str], list[str]], list[list[str]]]:
         """Give names and types, and the cells of the first and last rows."""
         head = [name for name, _ in self._handle.schema], [dtype for _, dtype in self._handle.schema]
         rows = len(self)
-        shown = [self._handle] if rows <= _SHOWN_ROWS else [
-            self._handle.slice(0, _SHOWN_ROWS // 2),
-            self._handle.slice(rows - _SHOWN_ROWS // 2, _SHOWN_ROWS // 2),
-        ]
+        shown = (
+            [self._handle]
+            if rows <= _SHOWN_ROWS
+            else [
+                self._handle.slice(0, _SHOWN_ROWS // 2),
+                self._handle.slice(rows - _SHOWN_ROWS // 2, _SHOWN_ROWS // 2),
+            ]
+        )
         cells: list[list[str]] = []
         for part in shown:
             if cells:
@@ -277,28 +300,24 @@ class Table:
 
 def _column(name: str, values: object) -> tuple[str, object, str | None, str | None]:
     """Give name, values, type and time zone of a column as the native module takes it."""
-    if hasattr(values, "__array_interface__"):
-        return name, *_array(cast("npt.NDArray[Any]", values)), None
-    if hasattr(values, "__array__") or not hasattr(values, "__iter__"):
-        import numpy as np  # noqa: PLC0415
-
-        return name, *_array(np.asarray(values)), None
+    if isinstance(values, Categorical):
+        codes, _ = _array(values.codes.astype("i4", copy=False))
+        return name, (codes, list(values.categories)), "dictionary", None
+    if hasattr(values, "__array__") or hasattr(values, "__array_interface__"):
+        return name, *_array(values), None
     listed = list(cast("Any", values))
     first = next((value for value in listed if value is not None), None)
     if isinstance(first, dt.datetime):
-        zone = None if first.tzinfo is None else str(getattr(first.tzinfo, "key", first.tzinfo))
-        epoch = dt.datetime(1970, 1, 1, tzinfo=None if zone is None else dt.timezone.utc)  # noqa: UP017
+        zone = _zone(first)
+        epoch = dt.datetime(1970, 1, 1, tzinfo=None if zone is None else dt.timezone.utc)
         return name, _ticks(listed, lambda value: (value - epoch) // _MICROSECOND), "timestamp(us)", zone
     if isinstance(first, dt.date):
         day = dt.date(1970, 1, 1)
         return name, _ticks(listed, lambda value: (value - day).days), "date", None
     if isinstance(first, dt.timedelta):
         return name, _ticks(listed, lambda value: value // _MICROSECOND), "duration(us)", None
-    if type(first).__module__ == "numpy":
-        import numpy as np  # noqa: PLC0415
-
-        return name, *_array(np.asarray(listed)), None
-    return name, listed, None, None
+    values = _array(listed)[0] if type(first).__module__ == "numpy" else listed
+    return name, values, None, None
 
 
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -308,14 +327,22 @@ def _ticks(values: list[Any], count: Callable[[Any], int]) -> list[int | None]:
     return [None if value is None else count(value) for value in values]
 
 
-def _array(values: npt.NDArray[Any]) -> tuple[object, str | None]:
+def _zone(instant: dt.datetime) -> str | None:
+    """Give the name of the time zone, or its offset such as +02:00."""
+    if instant.tzinfo is None or instant.tzinfo is dt.timezone.utc:
+        return None if instant.tzinfo is None else "UTC"
+    named: str | None = getattr(instant.tzinfo, "key", None)
+    return named or instant.isoformat()[-6:]
+
+
+def _array(given: object) -> tuple[object, str | None]:
     """Give an array in a form that can be shared, copied only if it has to be."""
     import numpy as np  # noqa: PLC0415
 
-    values = np.asarray(values)
+    values = np.asarray(given)
     kind = values.dtype.kind
     if kind in "OUST":
-        return [None if value is None else value for value in values.tolist()], None
+        return values.tolist(), None
     if kind in "mM":
         unit, count = np.datetime_data(values.dtype)
         if unit not in {"s", "ms", "us", "ns"} or count != 1:

@@ -27,10 +27,7 @@ impl Compiled {
         self.listing(|loops| jit::assembly(loops, &jit::Options::default()))
     }
 
-    fn listing(
-        &self,
-        text: impl Fn(&[Loop]) -> Result<String, JitError>,
-    ) -> Result<String, Error> {
+    fn listing(&self, text: impl Fn(&[Loop]) -> Result<String, JitError>) -> Result<String, Error> {
         let facts = match self.inner.declared_facts() {
             Ok(facts) => facts,
             Err(why) => return Ok(format!("; interpreted: {}\n", why.0)),

@@ -361,10 +361,12 @@ pub(crate) fn pool(threads: usize) -> Arc<ThreadPool> {
     static POOLS: OnceLock<Mutex<HashMap<(u32, usize), Arc<ThreadPool>>>> = OnceLock::new();
     let pools = POOLS.get_or_init(Mutex::default);
     let mut pools = pools.lock().unwrap_or_else(PoisonError::into_inner);
-    let pool = pools.entry((std::process::id(), threads)).or_insert_with(|| {
-        let builder = ThreadPoolBuilder::new().num_threads(threads);
-        let named = builder.thread_name(|i| format!("tilt-{i}"));
-        Arc::new(named.build().expect("threads can be started"))
-    });
+    let pool = pools
+        .entry((std::process::id(), threads))
+        .or_insert_with(|| {
+            let builder = ThreadPoolBuilder::new().num_threads(threads);
+            let named = builder.thread_name(|i| format!("tilt-{i}"));
+            Arc::new(named.build().expect("threads can be started"))
+        });
     Arc::clone(pool)
 }

@@ -68,16 +68,20 @@ fn format() -> Format {
 
 /// For each column whether its times have an offset from UTC.
 fn zoned(path: &Path, inferred: &Schema) -> Result<Vec<bool>> {
-    let texts = inferred.fields().iter().map(|f| Field::new(f.name(), DataType::Utf8, true));
+    let texts = inferred
+        .fields()
+        .iter()
+        .map(|f| Field::new(f.name(), DataType::Utf8, true));
     let source = File::open(path).map_err(IoError::file(path))?;
-    let first: Option<RecordBatch> = ReaderBuilder::new(Arc::new(Schema::new(texts.collect::<Vec<_>>())))
-        .with_format(format())
-        .with_batch_size(100)
-        .build(source)
-        .map_err(IoError::content(path))?
-        .next()
-        .transpose()
-        .map_err(IoError::content(path))?;
+    let first: Option<RecordBatch> =
+        ReaderBuilder::new(Arc::new(Schema::new(texts.collect::<Vec<_>>())))
+            .with_format(format())
+            .with_batch_size(100)
+            .build(source)
+            .map_err(IoError::content(path))?
+            .next()
+            .transpose()
+            .map_err(IoError::content(path))?;
     let has_zone = |column: usize| {
         let Some(batch) = &first else { return false };
         let texts = batch.column(column).as_string::<i32>();

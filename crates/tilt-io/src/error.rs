@@ -117,9 +117,7 @@ impl IoError {
         }
     }
 
-    pub(crate) fn content<E: std::fmt::Display>(
-        path: &std::path::Path,
-    ) -> impl Fn(E) -> Self + '_ {
+    pub(crate) fn content<E: std::fmt::Display>(path: &std::path::Path) -> impl Fn(E) -> Self + '_ {
         |reason| Self::Content {
             path: path.to_owned(),
             reason: reason.to_string(),

@@ -73,7 +73,10 @@ pub(crate) fn read_stream(path: &Path, wanted: &Wanted) -> Result<FileBatches> {
     Ok(Box::new(batches))
 }
 
-fn open_stream(path: &Path, projection: Option<Vec<usize>>) -> Result<StreamReader<BufReader<File>>> {
+fn open_stream(
+    path: &Path,
+    projection: Option<Vec<usize>>,
+) -> Result<StreamReader<BufReader<File>>> {
     let file = File::open(path).map_err(IoError::file(path))?;
     StreamReader::try_new_buffered(file, projection).map_err(|error| IoError::Content {
         path: path.to_owned(),
@@ -139,7 +142,9 @@ impl Mapped {
         start
             .zip(length)
             .filter(|(start, length)| {
-                start.checked_add(*length).is_some_and(|end| end <= self.bytes.len())
+                start
+                    .checked_add(*length)
+                    .is_some_and(|end| end <= self.bytes.len())
             })
             .map(|(start, length)| self.bytes.slice_with_length(start, length))
             .ok_or_else(|| IoError::Content {

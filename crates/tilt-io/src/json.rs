@@ -61,5 +61,7 @@ pub(crate) fn read(path: &Path, wanted: &Wanted) -> Result<FileBatches> {
 }
 
 fn open(path: &Path) -> Result<BufReader<File>> {
-    Ok(BufReader::new(File::open(path).map_err(IoError::file(path))?))
+    Ok(BufReader::new(
+        File::open(path).map_err(IoError::file(path))?,
+    ))
 }

@@ -246,11 +246,15 @@ impl Batches {
         let mut batch = batch.clone();
         if let Some((column, range)) = &self.wanted.time {
             let times = times(path, &batch, column)?;
-            batch = range.select(&batch, &times).map_err(IoError::content(path))?;
+            batch = range
+                .select(&batch, &times)
+                .map_err(IoError::content(path))?;
         }
         let columns = self.schema.fields().iter().map(|field| {
             let found = batch.column_by_name(field.name());
-            found.cloned().ok_or_else(|| missing(path, &batch.schema(), field.name()))
+            found
+                .cloned()
+                .ok_or_else(|| missing(path, &batch.schema(), field.name()))
         });
         RecordBatch::try_new_with_options(
             Arc::clone(&self.schema),

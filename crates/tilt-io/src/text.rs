@@ -70,13 +70,34 @@ mod tests {
 
     #[test]
     fn digits_tell_the_unit_and_an_offset_the_zone() {
-        let stamp = |unit, zoned: bool| Some(DataType::Timestamp(unit, zoned.then(|| "UTC".into())));
+        let stamp =
+            |unit, zoned: bool| Some(DataType::Timestamp(unit, zoned.then(|| "UTC".into())));
         assert_eq!(temporal("2026-03-29"), Some(DataType::Date32));
-        assert_eq!(temporal("2026-03-29 01:02:03"), stamp(TimeUnit::Second, false));
-        assert_eq!(temporal("2026-03-29T01:02:03.5Z"), stamp(TimeUnit::Millisecond, true));
-        assert_eq!(temporal("2026-03-29T01:02:03.123456+02:00"), stamp(TimeUnit::Microsecond, true));
-        assert_eq!(temporal("2026-03-29T01:02:03.1234567"), stamp(TimeUnit::Nanosecond, false));
-        for other in ["", "2026", "2026-03-29T", "2026-03-29T01:02:03.", "2026-03-29T01:02:03 noon", "2026-3-29", "price"] {
+        assert_eq!(
+            temporal("2026-03-29 01:02:03"),
+            stamp(TimeUnit::Second, false)
+        );
+        assert_eq!(
+            temporal("2026-03-29T01:02:03.5Z"),
+            stamp(TimeUnit::Millisecond, true)
+        );
+        assert_eq!(
+            temporal("2026-03-29T01:02:03.123456+02:00"),
+            stamp(TimeUnit::Microsecond, true)
+        );
+        assert_eq!(
+            temporal("2026-03-29T01:02:03.1234567"),
+            stamp(TimeUnit::Nanosecond, false)
+        );
+        for other in [
+            "",
+            "2026",
+            "2026-03-29T",
+            "2026-03-29T01:02:03.",
+            "2026-03-29T01:02:03 noon",
+            "2026-3-29",
+            "price",
+        ] {
             assert_eq!(temporal(other), None, "{other}");
         }
     }

@@ -185,7 +185,8 @@ impl Sink {
                 if let Some(rows) = options.row_group_rows {
                     properties = properties.set_max_row_group_row_count(Some(rows.max(1)));
                 }
-                let writer = ArrowWriter::try_new(file, schema.clone().into(), Some(properties.build()));
+                let writer =
+                    ArrowWriter::try_new(file, schema.clone().into(), Some(properties.build()));
                 Self::Parquet(Box::new(writer.map_err(IoError::content(path))?))
             }
             Format::Csv => {
@@ -198,7 +199,8 @@ impl Sink {
                 Self::Ipc(Box::new(writer.map_err(fail)?))
             }
             Format::IpcStream => {
-                let writer = StreamWriter::try_new_with_options(BufWriter::new(file), schema, ipc()?);
+                let writer =
+                    StreamWriter::try_new_with_options(BufWriter::new(file), schema, ipc()?);
                 Self::IpcStream(Box::new(writer.map_err(fail)?))
             }
             Format::JsonLines => {
@@ -229,7 +231,9 @@ impl Sink {
         };
         let mut buffered = buffered;
         buffered.flush().map_err(IoError::file(path))?;
-        buffered.into_inner().map_err(|error| IoError::file(path)(error.into_error()))
+        buffered
+            .into_inner()
+            .map_err(|error| IoError::file(path)(error.into_error()))
     }
 }
 

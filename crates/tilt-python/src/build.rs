@@ -3,7 +3,8 @@
 use std::{panic::AssertUnwindSafe, ptr::NonNull, sync::Arc};
 
 use arrow_array::{
-    Array, ArrayRef, BooleanArray, Date32Array, Float64Array, Int64Array, StringArray, make_array,
+    Array, ArrayRef, BooleanArray, Date32Array, DictionaryArray, Float64Array, Int64Array,
+    PrimitiveArray, StringArray, cast::AsArray, make_array, types::Int32Type,
 };
 use arrow_buffer::{Buffer, NullBuffer};
 use arrow_data::ArrayData;
@@ -19,7 +20,8 @@ use crate::errors::schema_error;
 /// NumPy's missing time.
 const NAT: i64 = i64::MIN;
 
-/// The array of a column. `dtype` names the type of a list: `timestamp(us)`, `duration(us)` or `date` of integers; without it the values tell.
+/// The array of a column. `dtype` names the type of a list: `timestamp(us)`, `duration(us)` or `date` of integers; without it
+/// the values tell. A `dictionary` is a pair of codes and categories.
 pub(crate) fn array(
     name: &str,
     values: &Bound<'_, PyAny>,
@@ -28,6 +30,10 @@ pub(crate) fn array(
 ) -> PyResult<ArrayRef> {
     if let Ok(list) = values.cast::<PyList>() {
         return of_list(name, list, dtype, tz);
+    }
+    if dtype == Some("dictionary") {
+        let (codes, categories): (Bound<'_, PyAny>, Vec<String>) = values.extract()?;
+        return of_codes(name, &array(name, &codes, None, None)?, categories);
     }
     let interface = values.getattr(intern!(values.py(), "__array_interface__"))?;
     of_memory(name, values, &interface.cast_into::<PyDict>()?, tz)
@@ -50,7 +56,10 @@ fn of_memory(
         return Err(refuse(name, &what));
     };
     if interface.get_item("strides")?.is_some_and(|s| !s.is_none()) {
-        return Err(refuse(name, &"its elements are not contiguous; copy the array first"));
+        return Err(refuse(
+            name,
+            &"its elements are not contiguous; copy the array first",
+        ));
     }
     let kind: String = item("typestr")?.extract()?;
     let (address, _): (usize, bool) = item("data")?.extract()?;
@@ -88,6 +97,30 @@ fn of_memory(
     Ok(make_array(data))
 }
 
+/// Strings by their numbers among `categories`; those below zero are null.
+fn of_codes(name: &str, codes: &ArrayRef, categories: Vec<String>) -> PyResult<ArrayRef> {
+    let Some(codes) = codes.as_primitive_opt::<Int32Type>() else {
+        return Err(refuse(
+            name,
+            &"its codes are no 32-bit integers; convert them",
+        ));
+    };
+    let nulls = codes
+        .values()
+        .iter()
+        .map(|code| *code >= 0)
+        .collect::<NullBuffer>();
+    let codes = PrimitiveArray::<Int32Type>::new(codes.values().clone(), Some(nulls));
+    let categories: ArrayRef = Arc::new(StringArray::from(categories));
+    match DictionaryArray::try_new(codes, categories) {
+        Ok(array) => Ok(Arc::new(array)),
+        Err(_) => Err(refuse(
+            name,
+            &"a code is not the number of a category; number them from zero",
+        )),
+    }
+}
+
 /// The Arrow type of NumPy's, and the bytes of an element.
 fn type_of(name: &str, kind: &str, tz: Option<&str>) -> PyResult<(DataType, usize)> {
     let unit = |text: &str| match text {
@@ -113,7 +146,11 @@ fn type_of(name: &str, kind: &str, tz: Option<&str>) -> PyResult<(DataType, usiz
         time => {
             let stamp = time.strip_prefix("<M8").and_then(unit);
             let stamp = stamp.map(|unit| DataType::Timestamp(unit, tz.map(Into::into)));
-            let length = || time.strip_prefix("<m8").and_then(unit).map(DataType::Duration);
+            let length = || {
+                time.strip_prefix("<m8")
+                    .and_then(unit)
+                    .map(DataType::Duration)
+            };
             stamp.or_else(length).map(|data_type| (data_type, 8))
         }
     };
@@ -170,7 +207,9 @@ fn of_list(
         return Ok(Arc::new(Float64Array::from(floats)));
     }
     let kind = first.get_type().name()?;
-    let what = format!("it holds values of type `{kind}`; give bool, int, float, str, datetime, date or timedelta");
+    let what = format!(
+        "it holds values of type `{kind}`; give bool, int, float, str, datetime, date or timedelta"
+    );
     Err(refuse(name, &what))
 }
 
@@ -182,7 +221,10 @@ where
     let mut values = Vec::with_capacity(list.len());
     for (row, value) in list.iter().enumerate() {
         let Ok(value) = value.extract::<Option<T>>() else {
-            let what = format!("column `{name}`, row {row}: {} is no {expected}; give values of one type", value.repr()?);
+            let what = format!(
+                "column `{name}`, row {row}: {} is no {expected}; give values of one type",
+                value.repr()?
+            );
             return Err(schema_error(&what, Some(name), Some(row)));
         };
         values.push(value);

@@ -7,9 +7,11 @@ use arrow_array::{
     cast::AsArray,
     new_empty_array,
     types::{
-        Date32Type, Date64Type, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType, DurationSecondType,
-        Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-        TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+        Date32Type, Date64Type, DurationMicrosecondType, DurationMillisecondType,
+        DurationNanosecondType, DurationSecondType, Float16Type, Float32Type, Float64Type,
+        Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
+        TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type,
+        UInt16Type, UInt32Type, UInt64Type,
     },
 };
 use arrow_buffer::Buffer;
@@ -70,7 +72,10 @@ impl Column {
 
     #[getter]
     fn null_count(&self) -> usize {
-        self.chunks.iter().map(|chunk| chunk.logical_null_count()).sum()
+        self.chunks
+            .iter()
+            .map(|chunk| chunk.logical_null_count())
+            .sum()
     }
 
     fn __len__(&self) -> usize {
@@ -237,7 +242,9 @@ impl<'py> Objects<'py> {
         let module = py.import(intern!(py, "datetime"))?;
         let datetime = module.getattr(intern!(py, "datetime"))?;
         let epoch = datetime.call1((1970, 1, 1))?;
-        let utc = module.getattr(intern!(py, "timezone"))?.getattr(intern!(py, "utc"))?;
+        let utc = module
+            .getattr(intern!(py, "timezone"))?
+            .getattr(intern!(py, "utc"))?;
         let with_utc = PyDict::new(py);
         with_utc.set_item("tzinfo", &utc)?;
         let zone = match zone_of(data_type) {
@@ -263,7 +270,10 @@ impl<'py> Objects<'py> {
         }
         macro_rules! number {
             ($kind:ty) => {
-                array.as_primitive::<$kind>().value(row).into_bound_py_any(py)
+                array
+                    .as_primitive::<$kind>()
+                    .value(row)
+                    .into_bound_py_any(py)
             };
         }
         match array.data_type() {
@@ -277,7 +287,9 @@ impl<'py> Objects<'py> {
             UInt16 => number!(UInt16Type),
             UInt32 => number!(UInt32Type),
             UInt64 => number!(UInt64Type),
-            Float16 => f32::from(array.as_primitive::<Float16Type>().value(row)).into_bound_py_any(py),
+            Float16 => {
+                f32::from(array.as_primitive::<Float16Type>().value(row)).into_bound_py_any(py)
+            }
             Float32 => number!(Float32Type),
             Float64 => number!(Float64Type),
             Utf8 => array.as_string::<i32>().value(row).into_bound_py_any(py),
@@ -287,7 +299,9 @@ impl<'py> Objects<'py> {
                 let days = self.timedelta.call1((ticks(array, row),))?;
                 self.epoch_date.add(days)
             }
-            Date64 => self.epoch.add(self.length(ticks(array, row), TimeUnit::Millisecond)?),
+            Date64 => self
+                .epoch
+                .add(self.length(ticks(array, row), TimeUnit::Millisecond)?),
             Timestamp(unit, tz) => {
                 let since = self.length(ticks(array, row), *unit)?;
                 match (tz, &self.zone) {
@@ -361,9 +375,13 @@ fn zone_of(data_type: &DataType) -> Option<&str> {
 fn zone<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     if name.starts_with(['+', '-']) {
         let datetime = py.import(intern!(py, "datetime"))?.getattr("datetime")?;
-        return datetime.call_method1("strptime", (name, "%z"))?.getattr("tzinfo");
+        return datetime
+            .call_method1("strptime", (name, "%z"))?
+            .getattr("tzinfo");
     }
-    py.import(intern!(py, "zoneinfo"))?.getattr("ZoneInfo")?.call1((name,))
+    py.import(intern!(py, "zoneinfo"))?
+        .getattr("ZoneInfo")?
+        .call1((name,))
 }
 
 /// The number that a type of time stores.

@@ -51,7 +51,9 @@ pub(crate) fn declare(
         infer_input(name, &batch, span, key, &options).map_err(|error| data_error(&error))?;
     if is_record && input.dtype.is_scalar() {
         let columns = rows.schema.fields().iter().map(|f| f.name());
-        let column = columns.filter(|c| !time.names().contains(&c.as_str())).last();
+        let column = columns
+            .filter(|c| !time.names().contains(&c.as_str()))
+            .last();
         input.dtype = DType::Record(vec![Field {
             name: column.cloned().unwrap_or_default(),
             dtype: input.dtype,
@@ -80,7 +82,10 @@ pub(crate) fn declare(
 
 /// What the column of times counts, `plain` if that is integers. A column that is missing is reported later, by name.
 fn unit_of(rows: &Table, time: &Times, plain: Unit) -> Unit {
-    let column = time.names().last().and_then(|name| rows.schema.fields().find(name));
+    let column = time
+        .names()
+        .last()
+        .and_then(|name| rows.schema.fields().find(name));
     let known = column.and_then(|(_, field)| TimeColumn::given(field, plain).ok());
     known.map_or(plain, |column| column.unit())
 }

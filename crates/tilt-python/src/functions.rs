@@ -42,11 +42,18 @@ impl Calls {
 
     /// The first exception, which the result of the run is not worth anything after.
     pub(crate) fn raised(&self) -> Option<PyErr> {
-        self.raised.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.raised
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 }
 
-fn call<'py>(py: Python<'py>, function: &Py<PyAny>, arguments: &[Value]) -> PyResult<Bound<'py, PyAny>> {
+fn call<'py>(
+    py: Python<'py>,
+    function: &Py<PyAny>,
+    arguments: &[Value],
+) -> PyResult<Bound<'py, PyAny>> {
     let arguments = arguments.iter().map(|value| to_python(py, value));
     let arguments = PyTuple::new(py, arguments.collect::<PyResult<Vec<_>>>()?)?;
     function.bind(py).call1(arguments)
@@ -85,7 +92,10 @@ fn of_python(value: &Bound<'_, PyAny>, dtype: &DType) -> PyResult<Value> {
         DType::Utf8 => Value::Str(value.extract::<String>()?.into()),
         DType::Record(fields) => {
             let values: Vec<Bound<'_, PyAny>> = value.extract()?;
-            let values = values.iter().zip(fields).map(|(v, f)| of_python(v, &f.dtype));
+            let values = values
+                .iter()
+                .zip(fields)
+                .map(|(v, f)| of_python(v, &f.dtype));
             Value::record(values.collect::<PyResult<Vec<_>>>()?)
         }
         DType::List(item) => {

@@ -101,7 +101,9 @@ impl Input {
                 vec![RecordBatch::new_empty(Arc::clone(schema))]
             }
             Rows::Table(_, batches) => batches.clone(),
-            Rows::Scan(scan) => self.scan(scan, declared).map_err(|error| io_error(&error))?,
+            Rows::Scan(scan) => self
+                .scan(scan, declared)
+                .map_err(|error| io_error(&error))?,
         };
         if let Some(tz) = &self.tz {
             for name in self.time.names() {
@@ -126,7 +128,10 @@ impl Input {
         let mut scan = scan.clone();
         let known = scan.schema()?;
         // What is missing is reported by ingress, with the columns that there are.
-        if columns.iter().all(|name| known.column_with_name(name).is_some()) {
+        if columns
+            .iter()
+            .all(|name| known.column_with_name(name).is_some())
+        {
             scan = scan.columns(columns);
         }
         let (schema, mut batches) = files::read(&scan)?;
@@ -147,13 +152,18 @@ fn zoned(batches: &mut [RecordBatch], name: &str, unit: Unit, tz: &Arc<str>) -> 
         };
         let column = batch.column(index);
         let column = match (field.data_type(), unit_to_arrow(unit)) {
-            (DataType::Int64, Some(unit)) => retyped(column, DataType::Timestamp(unit, Some(Arc::clone(tz)))),
+            (DataType::Int64, Some(unit)) => {
+                retyped(column, DataType::Timestamp(unit, Some(Arc::clone(tz))))
+            }
             (DataType::Timestamp(unit, Some(_)), _) => {
                 retyped(column, DataType::Timestamp(*unit, Some(Arc::clone(tz))))
             }
-            (DataType::Timestamp(unit, None), _) => {
-                local(column, DataType::Timestamp(*unit, Some(Arc::clone(tz))), name, before)?
-            }
+            (DataType::Timestamp(unit, None), _) => local(
+                column,
+                DataType::Timestamp(*unit, Some(Arc::clone(tz))),
+                name,
+                before,
+            )?,
             _ => return Ok(()),
         };
         before += batch.num_rows();
@@ -191,8 +201,15 @@ fn local(column: &ArrayRef, data_type: DataType, name: &str, before: usize) -> P
 
 fn with_column(batch: &RecordBatch, index: usize, column: &ArrayRef) -> PyResult<RecordBatch> {
     let mut columns = batch.columns().to_vec();
-    let mut fields: Vec<Field> = batch.schema().fields().iter().map(|f| f.as_ref().clone()).collect();
-    fields[index] = fields[index].clone().with_data_type(column.data_type().clone());
+    let mut fields: Vec<Field> = batch
+        .schema()
+        .fields()
+        .iter()
+        .map(|f| f.as_ref().clone())
+        .collect();
+    fields[index] = fields[index]
+        .clone()
+        .with_data_type(column.data_type().clone());
     columns[index] = Arc::clone(column);
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
         .map_err(|error| schema_error(&error, None, None))

@@ -9,10 +9,13 @@
 //! | `files.rs` | scans and writing |
 //! | `functions.rs`, `watch.rs` | Python functions in queries; runs that can be interrupted |
 //! | `errors.rs`, `guard.rs` | exceptions; panics |
+//! | `entropy.rs` | what wheels need of a newer glibc |
 
 mod build;
 mod column;
 mod declare;
+#[cfg(all(feature = "static-llvm", target_os = "linux"))]
+mod entropy;
 mod errors;
 mod files;
 mod functions;

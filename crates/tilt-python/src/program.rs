@@ -3,10 +3,7 @@
 use pyo3::prelude::*;
 use tilt::ir;
 
-use crate::{
-    errors::query_error,
-    guard::guarded,
-};
+use crate::{errors::query_error, guard::guarded};
 
 #[pyclass(frozen, module = "tilt._native")]
 pub(crate) struct Program(pub(crate) ir::Program);

@@ -80,13 +80,17 @@ impl Query {
             layout: layout.map(parse_layout).transpose()?.unwrap_or_default(),
             keep_null,
         };
-        let inputs = inputs.into_iter().map(|(name, input)| (name, input.get().clone()));
+        let inputs = inputs
+            .into_iter()
+            .map(|(name, input)| (name, input.get().clone()));
         let inputs: BTreeMap<String, Input> = inputs.collect();
         let compiled = self.compiled.clone();
         let work = move || run(&compiled, &inputs, &options, egress);
         let tick = |py: Python<'_>| {
             let share: Option<f64> = None;
-            progress.as_ref().map_or(Ok(()), |call| call.call1(py, (share,)).map(drop))
+            progress
+                .as_ref()
+                .map_or(Ok(()), |call| call.call1(py, (share,)).map(drop))
         };
         let result = watched(py, work, tick, || ())?;
         match calls.raised() {
@@ -134,8 +138,12 @@ fn run(
             buffers.insert(declared.name.clone(), input.read(declared, program.unit)?);
         }
     }
-    let output = compiled.run(&buffers, options).map_err(|error| run_error(&error))?;
-    let rows = output.to_record_batch(egress).map_err(|error| data_error(&error))?;
+    let output = compiled
+        .run(&buffers, options)
+        .map_err(|error| run_error(&error))?;
+    let rows = output
+        .to_record_batch(egress)
+        .map_err(|error| data_error(&error))?;
     Ok(Table::of_batch(rows))
 }
 

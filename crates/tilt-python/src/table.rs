@@ -53,7 +53,8 @@ impl Table {
         }
         // A table may have both; one array of a table with several chunks would be a copy.
         let reader: Box<dyn RecordBatchReader + Send> = if exports("__arrow_c_stream__")? {
-            rows.extract::<pyo3_arrow::PyRecordBatchReader>()?.into_reader()?
+            rows.extract::<pyo3_arrow::PyRecordBatchReader>()?
+                .into_reader()?
         } else {
             rows.extract::<AnyRecordBatch>()?.into_reader()?
         };
@@ -87,7 +88,9 @@ impl Table {
 
     /// A table of columns: `(name, values, type, time zone)`, where values are a NumPy array or a list.
     #[staticmethod]
-    fn build(columns: Vec<(String, Bound<'_, PyAny>, Option<String>, Option<String>)>) -> PyResult<Self> {
+    fn build(
+        columns: Vec<(String, Bound<'_, PyAny>, Option<String>, Option<String>)>,
+    ) -> PyResult<Self> {
         let mut fields = Vec::with_capacity(columns.len());
         let mut arrays: Vec<ArrayRef> = Vec::with_capacity(columns.len());
         for (name, values, dtype, tz) in &columns {
@@ -95,7 +98,11 @@ impl Table {
             fields.push(Field::new(name, array.data_type().clone(), true));
             arrays.push(array);
         }
-        if let Some((odd, _)) = columns.iter().zip(&arrays).find(|(_, a)| a.len() != arrays[0].len()) {
+        if let Some((odd, _)) = columns
+            .iter()
+            .zip(&arrays)
+            .find(|(_, a)| a.len() != arrays[0].len())
+        {
             let message = format!(
                 "column `{}` has {} rows, but `{}` has {}; give all columns one length",
                 odd.0,
@@ -151,12 +158,17 @@ impl Table {
     #[getter]
     fn schema(&self) -> Vec<(String, String)> {
         let fields = self.schema.fields().iter();
-        fields.map(|f| (f.name().clone(), f.data_type().to_string())).collect()
+        fields
+            .map(|f| (f.name().clone(), f.data_type().to_string()))
+            .collect()
     }
 
     fn column(&self, name: &str) -> PyResult<Column> {
         let (index, field) = self.find(name)?;
-        let chunks = self.batches.iter().map(|batch| Arc::clone(batch.column(index)));
+        let chunks = self
+            .batches
+            .iter()
+            .map(|batch| Arc::clone(batch.column(index)));
         Ok(Column::new(Arc::new(field.clone()), chunks.collect()))
     }
 
@@ -198,9 +210,14 @@ impl Table {
             .map(|batch| Arc::new(StructArray::from(batch.clone())) as ArrayRef)
             .collect();
         let fields: Fields = self.schema.fields().clone();
-        let rows = Field::new_struct("", fields, false).with_metadata(self.schema.metadata().clone());
+        let rows =
+            Field::new_struct("", fields, false).with_metadata(self.schema.metadata().clone());
         let batches = ArrayIterator::new(batches.into_iter().map(Ok), Arc::new(rows));
-        Ok(to_stream_pycapsule(py, Box::new(batches), requested_schema)?)
+        Ok(to_stream_pycapsule(
+            py,
+            Box::new(batches),
+            requested_schema,
+        )?)
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
