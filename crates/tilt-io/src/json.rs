@@ -1,4 +1,5 @@
 //! JSON lines: an object a line. Types are inferred from the first lines; strings that are all times become times.
+//! Columns are ordered by name.
 
 use std::{fs::File, io::BufReader, path::Path, sync::Arc};
 

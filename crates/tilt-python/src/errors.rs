@@ -113,7 +113,7 @@ fn rows_error(error: &RowsError) -> PyErr {
 pub(crate) fn io_error(error: &IoError) -> PyErr {
     match error {
         IoError::File { path, source } => match source.raw_os_error() {
-            Some(number) => PyOSError::new_err((number, plain(source), path.clone())),
+            Some(number) => PyOSError::new_err((number, plain(source), path.display().to_string())),
             None => PyOSError::new_err(error.to_string()),
         },
         IoError::NoFiles { .. } => PyFileNotFoundError::new_err(error.to_string()),
