@@ -91,4 +91,4 @@ wheel: ## build wheel and source distribution into dist/, test the wheel in a cl
 .PHONY: clean
 clean: ## remove everything that was built or installed here
 	cargo clean
-	rm -rf .venv .tools dist fuzz/target python/tilt/*.so .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .tools dist fuzz/target python/tilt/*.so python/tilt/NOTICES.txt .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -18,7 +18,7 @@ def show_versions() -> None:
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
         "platform": platform.platform(),
     }
-    for package in ("numpy", "pandas", "polars", "pyarrow", "pyspark"):
+    for package in ("numpy", "pandas", "polars", "pyarrow", "pyspark", "rich"):
         try:
             lines[package] = version(package)
         except PackageNotFoundError:

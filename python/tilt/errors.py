@@ -1,8 +1,37 @@
 """What can go wrong, by who must act."""
 
+from __future__ import annotations
+
 
 class TiltError(Exception):
-    """The root of every exception that tilt raises on purpose."""
+    """The root of every exception that tilt raises on purpose.
+
+    Files that the operating system refuses raise :class:`OSError`, as :func:`open` does; arguments of a wrong type or
+    name raise :class:`TypeError` and :class:`ValueError`.
+
+    >>> import tilt as tl
+    >>> error = tl.TiltError("column `px` is missing; name another", column="px")
+    >>> error.column, error.row, error.hint
+    ('px', None, 'name another')
+    """
+
+    column: str | None
+    """The column that is wrong, if it is one."""
+    row: int | None
+    """The first row that is wrong, counted from zero across all chunks."""
+    hint: str | None
+    """What to do about it: the end of the message."""
+
+    def __init__(
+        self, message: str = "", column: str | None = None, row: int | None = None, hint: str | None = None
+    ) -> None:
+        """Make an exception; the hint is what stands behind the message's last semicolon."""
+        super().__init__(message)
+        self.column = column
+        self.row = row
+        if hint is None and "; " in message:
+            hint = message.rsplit("; ", 1)[1]
+        self.hint = hint
 
 
 class QueryError(TiltError):
@@ -17,6 +46,42 @@ class QueryError(TiltError):
       1 | query broken unit s { output }
         |                              ^ expected `~`
     """
+
+
+class LookaheadError(QueryError):
+    """A query was asserted to be causal, but its result depends on the future."""
+
+
+class CompileError(TiltError):
+    """Machine code was asked for and cannot be made on this machine."""
+
+
+class SchemaError(TiltError):
+    """Rows are not what was declared: a column is missing, or its type or a value does not fit.
+
+    >>> import tilt as tl
+    >>> try:
+    ...     tl.Table({"t": [1, 2], "price": [1.0, 2.0]})["prize"]
+    ... except tl.SchemaError as error:
+    ...     print(error)
+    there is no column `prize`, did you mean `price`?; the columns are `t` and `price`
+    """
+
+
+class UnsortedError(SchemaError):
+    """Rows are not in order of time. Sort them, or let tilt do it with ``sort=True``."""
+
+
+class OverlapError(SchemaError):
+    """Two events are active at one instant of a stream that promises not to have such."""
+
+
+class LateDataError(TiltError):
+    """Rows arrived after the instants that they belong to were settled."""
+
+
+class FileError(TiltError):
+    """A file has content that cannot be read, or that its format cannot hold."""
 
 
 class InternalError(TiltError):

@@ -54,6 +54,7 @@ mod facts;
 mod join;
 mod keyed;
 mod keys;
+mod listing;
 mod locate;
 mod memory;
 mod merge;

@@ -356,15 +356,17 @@ pub(crate) fn cells(period: i64, offset: i64, scope: Span) -> Timeline {
     Timeline::regular(t0, period, len, Spans::Fixed(period))
 }
 
-/// A pool of its own for each number of threads, made when it is first asked for: after any fork of the process.
+/// A pool of its own for each number of threads and each process: the threads of a pool do not follow a fork.
 pub(crate) fn pool(threads: usize) -> Arc<ThreadPool> {
-    static POOLS: OnceLock<Mutex<HashMap<usize, Arc<ThreadPool>>>> = OnceLock::new();
+    static POOLS: OnceLock<Mutex<HashMap<(u32, usize), Arc<ThreadPool>>>> = OnceLock::new();
     let pools = POOLS.get_or_init(Mutex::default);
     let mut pools = pools.lock().unwrap_or_else(PoisonError::into_inner);
-    let pool = pools.entry(threads).or_insert_with(|| {
-        let builder = ThreadPoolBuilder::new().num_threads(threads);
-        let named = builder.thread_name(|i| format!("tilt-{i}"));
-        Arc::new(named.build().expect("threads can be started"))
-    });
+    let pool = pools
+        .entry((std::process::id(), threads))
+        .or_insert_with(|| {
+            let builder = ThreadPoolBuilder::new().num_threads(threads);
+            let named = builder.thread_name(|i| format!("tilt-{i}"));
+            Arc::new(named.build().expect("threads can be started"))
+        });
     Arc::clone(pool)
 }

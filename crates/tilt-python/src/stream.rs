@@ -46,6 +46,7 @@ mod arguments;
 mod reducer;
 mod window;
 
+use crate::errors::build_error;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use tilt::{
     build::{self, AsOf, BuildError, Fill, Interpolation, Operand, Resampling},
@@ -54,13 +55,13 @@ use tilt::{
 
 use self::arguments::{
     Columns, binary_op, checked, chosen, length, literal, operand, operands, parse_dtype, quoted,
-    raised, texts, unary_op,
+    texts, unary_op,
 };
 pub(crate) use self::{
     reducer::{Reducer, Value},
     window::Window,
 };
-use super::guarded;
+use crate::guard::guarded;
 
 #[pyclass(frozen, module = "tilt._native", from_py_object)]
 #[derive(Clone)]
@@ -106,29 +107,29 @@ impl Stream {
     }
 
     #[pyo3(signature = (name="query"))]
-    fn text(&self, py: Python<'_>, name: &str) -> PyResult<String> {
-        Ok(checked(py, self.0.program(name))?.to_string())
+    fn text(&self, name: &str) -> PyResult<String> {
+        Ok(checked(self.0.program(name))?.to_string())
     }
 
     #[getter]
-    fn name(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(checked(py, self.0.name())?.to_owned())
+    fn name(&self) -> PyResult<String> {
+        Ok(checked(self.0.name())?.to_owned())
     }
 
     #[getter]
-    fn dtype(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(checked(py, self.0.dtype())?.to_string())
+    fn dtype(&self) -> PyResult<String> {
+        Ok(checked(self.0.dtype())?.to_string())
     }
 
     #[getter]
-    fn unit(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(checked(py, self.0.program("query"))?.unit.to_string())
+    fn unit(&self) -> PyResult<String> {
+        Ok(checked(self.0.program("query"))?.unit.to_string())
     }
 
     /// Names and types of the columns.
     #[getter]
-    fn schema(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
-        let columns = checked(py, self.0.schema())?;
+    fn schema(&self) -> PyResult<Vec<(String, String)>> {
+        let columns = checked(self.0.schema())?;
         let columns = columns.into_iter();
         Ok(columns
             .map(|(name, dtype)| (name, dtype.to_string()))
@@ -138,7 +139,7 @@ impl Stream {
     /// Name, lookback and lookahead of every input.
     #[getter]
     fn lineage(&self, py: Python<'_>) -> PyResult<Vec<(String, String, String)>> {
-        let program = checked(py, self.0.program("query"))?;
+        let program = checked(self.0.program("query"))?;
         guarded(py, || {
             let text = |reach: ir::Reach| reach.display(program.unit).to_string();
             ir::Lineage::new(&program)
@@ -163,7 +164,7 @@ impl Stream {
 
     fn assert_causal(&self, py: Python<'_>) -> PyResult<()> {
         let causal = guarded(py, || self.0.assert_causal())?;
-        checked(py, causal)
+        checked(causal)
     }
 
     fn same(&self, other: &Self) -> bool {
@@ -198,7 +199,7 @@ impl Stream {
     }
 
     fn cast(&self, py: Python<'_>, dtype: &str) -> PyResult<Self> {
-        let dtype = parse_dtype(py, dtype)?;
+        let dtype = parse_dtype(dtype)?;
         made(py, || self.0.cast(&dtype))
     }
 
@@ -412,7 +413,7 @@ impl Stream {
         dtype: &str,
         initial: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let dtype = parse_dtype(py, dtype)?;
+        let dtype = parse_dtype(dtype)?;
         let initial = initial.map(literal).transpose()?;
         let mut raised = None;
         let stream = build::recur(&dtype, initial, |own| {
@@ -475,9 +476,9 @@ impl Stream {
         py: Python<'_>,
         reach: fn(&build::Stream) -> Result<ir::Reach, BuildError>,
     ) -> PyResult<String> {
-        let unit = checked(py, self.0.program("query"))?.unit;
+        let unit = checked(self.0.program("query"))?.unit;
         let reach = guarded(py, || reach(&self.0))?;
-        Ok(checked(py, reach)?.display(unit).to_string())
+        Ok(checked(reach)?.display(unit).to_string())
     }
 
     fn frame(&self, window: build::Window) -> Window {
@@ -512,7 +513,7 @@ const AS_OF: &[(&str, AsOf)] = &[
 fn made(py: Python<'_>, make: impl FnOnce() -> build::Stream + Send) -> PyResult<Stream> {
     let stream = guarded(py, make)?;
     match stream.error() {
-        Some(error) => Err(raised(py, error.clone())),
+        Some(error) => Err(build_error(error)),
         None => Ok(Stream(stream)),
     }
 }

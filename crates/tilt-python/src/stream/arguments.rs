@@ -6,14 +6,12 @@ use pyo3::{
     types::{PyBool, PyFloat, PyInt, PyString},
 };
 use tilt::{
-    build::{
-        self, Binary, BuildError, ErrorKind, Length, Literal, Operand, Term, unary_from_symbol,
-    },
+    build::{self, Binary, BuildError, Length, Literal, Operand, Term, unary_from_symbol},
     ir::{DType, UnaryOp, Unit},
 };
 
 use super::{Stream, Value};
-use crate::errors;
+use crate::errors::build_error;
 
 /// Columns as Python gives them.
 pub(super) type Columns<'py> = Vec<(String, Bound<'py, PyAny>)>;
@@ -50,11 +48,11 @@ pub(super) fn parse_unit(text: &str) -> PyResult<Unit> {
 }
 
 /// A type from its text, by way of an input that has it.
-pub(super) fn parse_dtype(py: Python<'_>, text: &str) -> PyResult<DType> {
+pub(super) fn parse_dtype(text: &str) -> PyResult<DType> {
     let stream = build::Stream::parse(&format!(
         "query query unit ns {{ input ~x: {text} point output ~x }}"
     ));
-    Ok(checked(py, stream.dtype())?.clone())
+    Ok(checked(stream.dtype())?.clone())
 }
 
 /// A name in backticks, which any name may stand in.
@@ -136,25 +134,6 @@ pub(super) fn term(value: &Bound<'_, PyAny>) -> PyResult<Term> {
     }
 }
 
-pub(super) fn checked<T>(py: Python<'_>, result: Result<T, BuildError>) -> PyResult<T> {
-    result.map_err(|error| raised(py, error))
-}
-
-/// The exception for an error, of the class that says who must act.
-pub(super) fn raised(py: Python<'_>, error: BuildError) -> PyErr {
-    let class = match error.kind {
-        ErrorKind::Type => "SchemaError",
-        ErrorKind::Lookahead => "LookaheadError",
-        ErrorKind::Parameter | ErrorKind::Conflict | ErrorKind::Text => "QueryError",
-    };
-    let message = error.to_string();
-    let class = py.import("tilt.errors").and_then(|m| m.getattr(class));
-    let exception = match class.and_then(|class| class.call1((message.as_str(),))) {
-        Ok(exception) => PyErr::from_value(exception),
-        Err(_) => errors::QueryError::new_err(message),
-    };
-    match exception.value(py).setattr("hint", error.hint) {
-        Ok(()) => exception,
-        Err(error) => error,
-    }
+pub(super) fn checked<T>(result: Result<T, BuildError>) -> PyResult<T> {
+    result.map_err(|error| build_error(&error))
 }

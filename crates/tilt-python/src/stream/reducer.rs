@@ -2,11 +2,12 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::errors::build_error;
 use pyo3::prelude::*;
 use tilt::build::{self, Part};
 
 use super::arguments::{
-    Columns, binary_op, checked, chosen, literal, parse_dtype, parse_unit, raised, term, unary_op,
+    Columns, binary_op, checked, chosen, literal, parse_dtype, parse_unit, term, unary_op,
 };
 
 #[pyclass(frozen, module = "tilt._native")]
@@ -19,14 +20,8 @@ pub(crate) struct Value(pub(super) build::Value);
 #[pymethods]
 impl Reducer {
     #[new]
-    fn new(
-        py: Python<'_>,
-        name: &str,
-        dtype: &str,
-        unit: &str,
-        init: Columns<'_>,
-    ) -> PyResult<Self> {
-        let dtype = parse_dtype(py, dtype)?;
+    fn new(name: &str, dtype: &str, unit: &str, init: Columns<'_>) -> PyResult<Self> {
+        let dtype = parse_dtype(dtype)?;
         let unit = parse_unit(unit)?;
         let mut fields = Vec::with_capacity(init.len());
         for (field, value) in &init {
@@ -42,13 +37,7 @@ impl Reducer {
         Ok(params.into_iter().map(Value).collect())
     }
 
-    fn define(
-        &self,
-        py: Python<'_>,
-        part: &str,
-        params: Vec<Value>,
-        body: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
+    fn define(&self, part: &str, params: Vec<Value>, body: &Bound<'_, PyAny>) -> PyResult<()> {
         let part = chosen("part", part, PARTS)?;
         let params: Vec<build::Value> = params.into_iter().map(|value| value.0).collect();
         if part == Part::Result {
@@ -62,7 +51,7 @@ impl Reducer {
             self.lock().define(part, &params, terms);
         }
         match self.lock().error_in(part) {
-            Some(error) => Err(raised(py, error)),
+            Some(error) => Err(build_error(&error)),
             None => Ok(()),
         }
     }
@@ -76,9 +65,9 @@ impl Reducer {
 
 #[pymethods]
 impl Value {
-    fn unary(&self, py: Python<'_>, op: &str) -> PyResult<Self> {
+    fn unary(&self, op: &str) -> PyResult<Self> {
         let op = unary_op(op)?;
-        traced(py, self.0.unary(op))
+        traced(self.0.unary(op))
     }
 
     #[pyo3(signature = (op, other, reversed=false))]
@@ -90,42 +79,39 @@ impl Value {
         reversed: bool,
     ) -> PyResult<Self> {
         let (op, other) = (binary_op(op)?, term(other)?);
-        traced(
-            py,
-            if reversed {
-                self.0.binary_reversed(op, other)
-            } else {
-                self.0.binary(op, other)
-            },
-        )
+        traced(if reversed {
+            self.0.binary_reversed(op, other)
+        } else {
+            self.0.binary(op, other)
+        })
     }
 
-    fn cast(&self, py: Python<'_>, dtype: &str) -> PyResult<Self> {
-        let dtype = parse_dtype(py, dtype)?;
-        traced(py, self.0.cast(&dtype))
+    fn cast(&self, dtype: &str) -> PyResult<Self> {
+        let dtype = parse_dtype(dtype)?;
+        traced(self.0.cast(&dtype))
     }
 
-    fn field(&self, py: Python<'_>, name: &str) -> PyResult<Self> {
-        traced(py, self.0.field(name))
+    fn field(&self, name: &str) -> PyResult<Self> {
+        traced(self.0.field(name))
     }
 
-    fn is_null(&self, py: Python<'_>) -> PyResult<Self> {
-        traced(py, self.0.is_null())
+    fn is_null(&self) -> PyResult<Self> {
+        traced(self.0.is_null())
     }
 
-    fn coalesce(&self, py: Python<'_>, other: &Bound<'_, PyAny>) -> PyResult<Self> {
+    fn coalesce(&self, other: &Bound<'_, PyAny>) -> PyResult<Self> {
         let other = term(other)?;
-        traced(py, self.0.coalesce(other))
+        traced(self.0.coalesce(other))
     }
 
-    fn choose(&self, py: Python<'_>, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<Self> {
+    fn choose(&self, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> PyResult<Self> {
         let (a, b) = (term(a)?, term(b)?);
-        traced(py, self.0.choose(a, b))
+        traced(self.0.choose(a, b))
     }
 
     #[getter]
-    fn dtype(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(checked(py, self.0.dtype())?.to_string())
+    fn dtype(&self) -> PyResult<String> {
+        Ok(checked(self.0.dtype())?.to_string())
     }
 }
 
@@ -135,9 +121,9 @@ const PARTS: &[(&str, Part)] = &[
     ("deacc", Part::Deacc),
     ("result", Part::Result),
 ];
-fn traced(py: Python<'_>, value: build::Value) -> PyResult<Value> {
+fn traced(value: build::Value) -> PyResult<Value> {
     match value.error() {
-        Some(error) => Err(raised(py, error.clone())),
+        Some(error) => Err(build_error(error)),
         None => Ok(Value(value)),
     }
 }

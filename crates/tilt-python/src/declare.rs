@@ -1,0 +1,146 @@
+//! What rows look like as an input of a query.
+
+use arrow_array::RecordBatch;
+use arrow_schema::DataType;
+use pyo3::{exceptions::PyValueError, prelude::*};
+use tilt::{
+    data::{TimeColumn, infer_input},
+    ir::{self, Arena, DType, Field, Overlap, SpanRule, Stream, Unit},
+};
+
+use crate::{
+    errors::{data_error, query_error},
+    files::parse_unit,
+    input::Times,
+    program::Program,
+    table::Table,
+};
+
+/// The program that has only the input which a table's columns fit, and gives it back as it is.
+///
+/// `valid` is `point`, `until_next`, `interval` or a duration. With `value` the input is that column, otherwise a record of all columns but the times.
+/// The program's unit is that of the column of times, or `unit` if that has plain integers.
+#[pyfunction]
+#[pyo3(signature = (name, rows, time, *, value=None, valid="point", unit=None, period=None, key=None, overlap="disjoint"))]
+#[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+pub(crate) fn declare(
+    name: &str,
+    rows: &Table,
+    time: Times,
+    value: Option<String>,
+    valid: &str,
+    unit: Option<&str>,
+    period: Option<&str>,
+    key: Option<&str>,
+    overlap: &str,
+) -> PyResult<Program> {
+    let mut options = time.options();
+    let is_record = value.is_none();
+    options.value = value;
+    let unit = unit.map(parse_unit).transpose()?;
+    let unit = unit_of(rows, &time, unit.unwrap_or(Unit::Tick));
+    let ticks = |text: &str| ir::parse_duration(text, unit).map_err(|error| query_error(&error));
+    let span = match valid {
+        "point" => SpanRule::Point,
+        "until_next" => SpanRule::UntilNext,
+        "interval" => SpanRule::Interval,
+        length => SpanRule::Fixed(ticks(length)?),
+    };
+    let batch = RecordBatch::new_empty(rows.schema.clone());
+    let mut input =
+        infer_input(name, &batch, span, key, &options).map_err(|error| data_error(&error))?;
+    if is_record && input.dtype.is_scalar() {
+        let columns = rows.schema.fields().iter().map(|f| f.name());
+        let column = columns
+            .filter(|c| !time.names().contains(&c.as_str()))
+            .last();
+        input.dtype = DType::Record(vec![Field {
+            name: column.cloned().unwrap_or_default(),
+            dtype: input.dtype,
+        }]);
+    }
+    input.unit = unit;
+    if let Some(period) = period {
+        input.period = Some(ticks(period)?);
+    }
+    input.overlap = parse_overlap(overlap)?;
+    let mut streams = Arena::default();
+    let output = streams.push(Stream::Input(input));
+    let program = ir::Program {
+        name: "source".to_owned(),
+        unit,
+        streams,
+        exprs: Arena::default(),
+        vars: Arena::default(),
+        functions: Arena::default(),
+        reducers: Arena::default(),
+        output,
+    };
+    ir::verify(&program).map_err(|error| query_error(&error))?;
+    Ok(Program(program))
+}
+
+/// What the column of times counts, `plain` if that is integers. A column that is missing is reported later, by name.
+fn unit_of(rows: &Table, time: &Times, plain: Unit) -> Unit {
+    let column = time
+        .names()
+        .last()
+        .and_then(|name| rows.schema.fields().find(name));
+    let known = column.and_then(|(_, field)| TimeColumn::given(field, plain).ok());
+    known.map_or(plain, |column| column.unit())
+}
+
+fn parse_overlap(name: &str) -> PyResult<Overlap> {
+    match name {
+        "disjoint" => Ok(Overlap::Disjoint),
+        "bag" => Ok(Overlap::Bag),
+        "first" => Ok(Overlap::First),
+        "last" => Ok(Overlap::Last),
+        other => Err(PyValueError::new_err(format!(
+            "no overlap is called {other:?}; there are disjoint, bag, first and last"
+        ))),
+    }
+}
+
+/// Whether every row of a column of times is later than the one before it. Columns without times, and nulls, are not.
+#[pyfunction]
+pub(crate) fn increasing(rows: &Table, time: &str) -> bool {
+    let Some((index, _)) = rows.schema.fields().find(time) else {
+        return false;
+    };
+    let mut last = None;
+    rows.batches.iter().all(|batch| {
+        let column = batch.column(index);
+        let wide = matches!(
+            column.data_type(),
+            DataType::Int64 | DataType::Timestamp(..) | DataType::Date64 | DataType::Duration(_)
+        );
+        if column.null_count() > 0 {
+            return false;
+        }
+        let data = column.to_data();
+        if wide {
+            rising(data.buffer::<i64>(0), column.len(), &mut last)
+        } else if matches!(column.data_type(), DataType::Int32 | DataType::Date32) {
+            rising(data.buffer::<i32>(0), column.len(), &mut last)
+        } else {
+            false
+        }
+    })
+}
+
+fn rising<T: Copy + Into<i64>>(times: &[T], rows: usize, last: &mut Option<i64>) -> bool {
+    let times = &times[..rows];
+    let Some((first, latest)) = times.first().zip(times.last()) else {
+        return true;
+    };
+    let follows = last.is_none_or(|last| last < (*first).into());
+    *last = Some((*latest).into());
+    follows && times.windows(2).all(|pair| pair[0].into() < pair[1].into())
+}
+
+/// Ticks of `unit` in a duration such as `1h30m`.
+#[pyfunction]
+pub(crate) fn duration(text: &str, unit: &str) -> PyResult<i64> {
+    ir::parse_duration(text, parse_unit(unit)?).map_err(|error| query_error(&error))
+}

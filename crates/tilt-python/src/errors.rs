@@ -1,0 +1,150 @@
+//! From errors of the crates to exceptions. These are Python classes, with their documentation in `python/tilt/errors.py`; each is made of a
+//! message, and if they are known a column, a row and a hint.
+
+use std::fmt::Display;
+
+use pyo3::{
+    exceptions::{PyFileNotFoundError, PyOSError},
+    prelude::*,
+};
+use tilt::{
+    build::{BuildError, ErrorKind},
+    data::DataError,
+    interp::{DataError as RowsError, RunError},
+};
+use tilt_io::IoError;
+
+pyo3::import_exception!(tilt.errors, FileError);
+pyo3::import_exception!(tilt.errors, InternalError);
+pyo3::import_exception!(tilt.errors, LookaheadError);
+pyo3::import_exception!(tilt.errors, OverlapError);
+pyo3::import_exception!(tilt.errors, QueryError);
+pyo3::import_exception!(tilt.errors, SchemaError);
+pyo3::import_exception!(tilt.errors, TiltError);
+pyo3::import_exception!(tilt.errors, UnsortedError);
+
+/// The arguments of an exception.
+type Arguments = (String, Option<String>, Option<usize>, Option<String>);
+
+/// Messages say what is wrong, and after the last semicolon what to do about it.
+fn arguments(error: &dyn Display, column: Option<&str>, row: Option<usize>) -> Arguments {
+    let message = error.to_string();
+    let hint = message.rsplit_once("; ").map(|(_, hint)| hint.to_owned());
+    (message, column.map(str::to_owned), row, hint)
+}
+
+/// The query is wrong.
+pub(crate) fn query_error(error: &dyn Display) -> PyErr {
+    QueryError::new_err(arguments(error, None, None))
+}
+
+/// An operation on streams is wrong.
+pub(crate) fn build_error(error: &BuildError) -> PyErr {
+    let column: Option<String> = None;
+    let row: Option<usize> = None;
+    let arguments = (error.to_string(), column, row, error.hint.clone());
+    match error.kind {
+        ErrorKind::Type => SchemaError::new_err(arguments),
+        ErrorKind::Lookahead => LookaheadError::new_err(arguments),
+        ErrorKind::Parameter | ErrorKind::Conflict | ErrorKind::Text => {
+            QueryError::new_err(arguments)
+        }
+    }
+}
+
+/// The data or their description are wrong.
+pub(crate) fn schema_error(error: &dyn Display, column: Option<&str>, row: Option<usize>) -> PyErr {
+    SchemaError::new_err(arguments(error, column, row))
+}
+
+/// The exception of an error of ingress or egress.
+pub(crate) fn data_error(error: &DataError) -> PyErr {
+    use DataError::*;
+    let (column, row) = place(error);
+    let arguments = arguments(error, column, row);
+    match error {
+        Unsorted { .. } | ChunkOrder { .. } => UnsortedError::new_err(arguments),
+        Overlapping { .. } => OverlapError::new_err(arguments),
+        Length { .. } | GatherOrder { .. } | ChunkShape { .. } => InternalError::new_err(arguments),
+        _ => SchemaError::new_err(arguments),
+    }
+}
+
+/// Where in the data an error is.
+fn place(error: &DataError) -> (Option<&str>, Option<usize>) {
+    use DataError::*;
+    match error {
+        NullTime { column, row }
+        | TimeOverflow { column, row, .. }
+        | TimeInexact { column, row, .. }
+        | OutOfRange { column, row, .. }
+        | Unsorted { column, row, .. }
+        | Overlapping { column, row, .. }
+        | OffGrid { column, row, .. }
+        | EmptyInterval {
+            start_column: column,
+            row,
+            ..
+        } => (Some(column), Some(*row)),
+        NeedsInterval { column, .. }
+        | KeyNotAField { key: column, .. }
+        | UnitMismatch { column, .. }
+        | MissingColumn { column, .. }
+        | DuplicateColumn { column }
+        | TimeType { column, .. }
+        | ValueType { column, .. }
+        | UnsupportedType { column, .. }
+        | ChunkType { column, .. }
+        | NotAsGiven { column, .. } => (Some(column), None),
+        _ => (None, None),
+    }
+}
+
+/// The exception of a run that failed.
+pub(crate) fn run_error(error: &tilt::Error) -> PyErr {
+    use tilt::Error::*;
+    match error {
+        Parse(_) | Verify(_) => query_error(error),
+        Run(RunError::Query(_) | RunError::Host(_)) => query_error(error),
+        Run(RunError::Data(rows)) => rows_error(rows),
+        Run(RunError::Buffer(_)) => schema_error(error, None, None),
+        Run(RunError::Internal(_)) | Internal(_) => InternalError::new_err(error.to_string()),
+        Cancelled { .. } => TiltError::new_err(arguments(error, None, None)),
+    }
+}
+
+fn rows_error(error: &RowsError) -> PyErr {
+    use RowsError::*;
+    match error {
+        Missing { .. } => schema_error(error, None, None),
+        Unsorted { row, .. } => UnsortedError::new_err(arguments(error, None, Some(*row))),
+        Overlap { row, .. } => OverlapError::new_err(arguments(error, None, Some(*row))),
+        Empty { row, .. } | OutsideSpan { row, .. } | Value { row, .. } => {
+            schema_error(error, None, Some(*row))
+        }
+    }
+}
+
+/// The exception of a file. What the file system refuses is an `OSError`, as it is for `open`.
+pub(crate) fn io_error(error: &IoError) -> PyErr {
+    match error {
+        IoError::File { path, source } => match source.raw_os_error() {
+            Some(number) => PyOSError::new_err((number, plain(source), path.display().to_string())),
+            None => PyOSError::new_err(error.to_string()),
+        },
+        IoError::NoFiles { .. } => PyFileNotFoundError::new_err(error.to_string()),
+        IoError::MissingColumn { column, .. }
+        | IoError::Differs { column, .. }
+        | IoError::TimeType { column, .. } => schema_error(error, Some(column), None),
+        _ => FileError::new_err(arguments(error, None, None)),
+    }
+}
+
+/// The message without the number that Python adds again.
+fn plain(error: &std::io::Error) -> String {
+    let message = error.to_string();
+    match message.rsplit_once(" (os error") {
+        Some((plain, _)) => plain.to_owned(),
+        None => message,
+    }
+}

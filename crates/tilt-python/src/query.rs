@@ -1,0 +1,171 @@
+//! Compiled queries.
+
+use std::collections::{BTreeMap, HashMap};
+
+use pyo3::{exceptions::PyValueError, prelude::*};
+use tilt::{
+    Backend, Compiled, RunOptions,
+    data::{EgressOptions, Layout},
+    ir::{self, Span},
+};
+
+use crate::{
+    errors::{data_error, run_error},
+    functions::Calls,
+    guard::guarded,
+    input::Input,
+    program::{Program, parse},
+    table::Table,
+    watch::watched,
+};
+
+/// A program as text or as it is.
+#[derive(FromPyObject)]
+enum Source<'py> {
+    Text(String),
+    Program(Bound<'py, Program>),
+}
+
+#[pyclass(frozen, module = "tilt._native")]
+pub(crate) struct Query {
+    program: ir::Program,
+    compiled: Compiled,
+}
+
+#[pymethods]
+impl Query {
+    #[new]
+    fn new(py: Python<'_>, program: Source<'_>) -> PyResult<Self> {
+        let program = match program {
+            Source::Text(text) => guarded(py, || parse(&text))??,
+            Source::Program(program) => program.get().0.clone(),
+        };
+        let compiled = guarded(py, || tilt::Query::new(program.clone())?.compile())?;
+        let compiled = compiled.map_err(|error| run_error(&error))?;
+        Ok(Self { program, compiled })
+    }
+
+    /// Runs the query. `progress` is called about twenty times a second, on the calling thread, with the share of the work that is done, if that is
+    /// known; an exception of it ends the run.
+    #[pyo3(signature = (inputs, *, threads=None, span=None, part=None, backend=None, functions=None, layout=None, keep_null=false, progress=None))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn run(
+        &self,
+        py: Python<'_>,
+        inputs: HashMap<String, Py<Input>>,
+        threads: Option<usize>,
+        span: Option<(i64, i64)>,
+        part: Option<(i64, i64)>,
+        backend: Option<&str>,
+        functions: Option<HashMap<String, Py<PyAny>>>,
+        layout: Option<&str>,
+        keep_null: bool,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Table> {
+        let calls = Calls::new(&self.program, functions.into_iter().flatten().collect());
+        let mut options = RunOptions::default().functions(calls.functions.clone());
+        if let Some(threads) = threads {
+            options = options.threads(threads);
+        }
+        if let Some((start, end)) = span {
+            options = options.span(Span::new(start, end));
+        }
+        if let Some((start, end)) = part {
+            options = options.part(Span::new(start, end));
+        }
+        if let Some(name) = backend {
+            options = options.backend(parse_backend(name)?);
+        }
+        let egress = EgressOptions {
+            layout: layout.map(parse_layout).transpose()?.unwrap_or_default(),
+            keep_null,
+        };
+        let inputs = inputs
+            .into_iter()
+            .map(|(name, input)| (name, input.get().clone()));
+        let inputs: BTreeMap<String, Input> = inputs.collect();
+        let compiled = self.compiled.clone();
+        let work = move || run(&compiled, &inputs, &options, egress);
+        let tick = |py: Python<'_>| {
+            let share: Option<f64> = None;
+            progress
+                .as_ref()
+                .map_or(Ok(()), |call| call.call1(py, (share,)).map(drop))
+        };
+        let result = watched(py, work, tick, || ())?;
+        match calls.raised() {
+            Some(raised) => Err(raised),
+            None => result,
+        }
+    }
+
+    /// The program as given, after all passes, as stages and loops, as LLVM IR or as assembly.
+    fn explain(&self, py: Python<'_>, stage: &str) -> PyResult<String> {
+        let compiled = &self.compiled;
+        let text = match stage {
+            "logical" => return Ok(self.program.to_string()),
+            "optimized" => return Ok(compiled.program().to_string()),
+            "loops" => guarded(py, || Ok(compiled.explain()))?,
+            "llvm" => guarded(py, || compiled.llvm_ir())?,
+            "asm" => guarded(py, || compiled.assembly())?,
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "no stage is called {other:?}; stages are logical, optimized, loops, llvm and asm"
+                )));
+            }
+        };
+        text.map_err(|error| run_error(&error))
+    }
+
+    #[getter]
+    fn program(&self) -> Program {
+        Program(self.program.clone())
+    }
+}
+
+/// From rows to rows.
+fn run(
+    compiled: &Compiled,
+    inputs: &BTreeMap<String, Input>,
+    options: &RunOptions,
+    egress: EgressOptions,
+) -> PyResult<Table> {
+    let program = compiled.program();
+    let mut buffers = BTreeMap::new();
+    for (_, declared) in program.inputs() {
+        // One that is missing is reported by the run.
+        if let Some(input) = inputs.get(&declared.name) {
+            buffers.insert(declared.name.clone(), input.read(declared, program.unit)?);
+        }
+    }
+    let output = compiled
+        .run(&buffers, options)
+        .map_err(|error| run_error(&error))?;
+    let rows = output
+        .to_record_batch(egress)
+        .map_err(|error| data_error(&error))?;
+    Ok(Table::of_batch(rows))
+}
+
+fn parse_backend(name: &str) -> PyResult<Backend> {
+    match name {
+        "native" => Ok(Backend::Native),
+        "loops" => Ok(Backend::Loops),
+        "interpreter" => Ok(Backend::Interpreter),
+        other => Err(PyValueError::new_err(format!(
+            "no backend is called {other:?}; there are native, loops and interpreter"
+        ))),
+    }
+}
+
+fn parse_layout(name: &str) -> PyResult<Layout> {
+    match name {
+        "auto" => Ok(Layout::Auto),
+        "point" => Ok(Layout::Point),
+        "interval" => Ok(Layout::Interval),
+        "as_given" => Ok(Layout::AsGiven),
+        other => Err(PyValueError::new_err(format!(
+            "no layout is called {other:?}; there are auto, point, interval and as_given"
+        ))),
+    }
+}

@@ -1,0 +1,239 @@
+//! Arrow tables. Everything is shared, nothing copied, on the way in and on the way out.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchReader, StructArray};
+use arrow_schema::{ArrowError, Field, Fields, Schema, SchemaRef};
+use pyo3::{
+    exceptions::PyTypeError,
+    prelude::*,
+    types::{PyCapsule, PyTuple},
+};
+use pyo3_arrow::{
+    ffi::{ArrayIterator, to_schema_pycapsule, to_stream_pycapsule},
+    input::AnyRecordBatch,
+};
+
+use tilt::data::dtype::to_arrow;
+
+use crate::{
+    build,
+    column::Column,
+    errors::{FileError, data_error, schema_error},
+};
+
+/// Rows in batches of one schema.
+#[pyclass(frozen, module = "tilt._native")]
+pub(crate) struct Table {
+    pub(crate) schema: SchemaRef,
+    pub(crate) batches: Vec<RecordBatch>,
+}
+
+impl Table {
+    pub(crate) fn new(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
+        Self { schema, batches }
+    }
+
+    pub(crate) fn of_batch(batch: RecordBatch) -> Self {
+        Self::new(batch.schema(), vec![batch])
+    }
+
+    /// Reads everything that an Arrow object has.
+    pub(crate) fn import(rows: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if let Ok(table) = rows.cast::<Self>() {
+            let table = table.get();
+            return Ok(Self::new(Arc::clone(&table.schema), table.batches.clone()));
+        }
+        let exports = |name: &str| rows.hasattr(name);
+        if !exports("__arrow_c_stream__")? && !exports("__arrow_c_array__")? {
+            let kind = rows.get_type().fully_qualified_name()?;
+            return Err(PyTypeError::new_err(format!(
+                "{kind} has no rows that Arrow can see; give a table of Polars, pandas, pyarrow or DuckDB, a dict of arrays, or anything else that has __arrow_c_stream__"
+            )));
+        }
+        // A table may have both; one array of a table with several chunks would be a copy.
+        let reader: Box<dyn RecordBatchReader + Send> = if exports("__arrow_c_stream__")? {
+            rows.extract::<pyo3_arrow::PyRecordBatchReader>()?
+                .into_reader()?
+        } else {
+            rows.extract::<AnyRecordBatch>()?.into_reader()?
+        };
+        let schema = reader.schema();
+        // Whoever produces the batches takes the lock if it needs to.
+        let batches: Result<Vec<_>, ArrowError> = rows.py().detach(|| reader.collect());
+        let batches = batches.map_err(|error| FileError::new_err(error.to_string()))?;
+        Ok(Self::new(schema, batches))
+    }
+
+    fn find(&self, name: &str) -> PyResult<(usize, &Field)> {
+        let mut found = self.schema.fields().iter().enumerate();
+        let found = found.find(|(_, field)| field.name() == name);
+        let names = || self.schema.fields().iter().map(|f| f.name().clone());
+        found.map(|(i, field)| (i, field.as_ref())).ok_or_else(|| {
+            data_error(&tilt::data::DataError::MissingColumn {
+                column: name.to_owned(),
+                columns: names().collect(),
+            })
+        })
+    }
+}
+
+#[pymethods]
+impl Table {
+    /// The rows of any Arrow object.
+    #[staticmethod]
+    fn of(rows: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Self::import(rows)
+    }
+
+    /// A table of columns: `(name, values, type, time zone)`, where values are a NumPy array or a list.
+    #[staticmethod]
+    fn build(
+        columns: Vec<(String, Bound<'_, PyAny>, Option<String>, Option<String>)>,
+    ) -> PyResult<Self> {
+        let mut fields = Vec::with_capacity(columns.len());
+        let mut arrays: Vec<ArrayRef> = Vec::with_capacity(columns.len());
+        for (name, values, dtype, tz) in &columns {
+            let array = build::array(name, values, dtype.as_deref(), tz.as_deref())?;
+            fields.push(Field::new(name, array.data_type().clone(), true));
+            arrays.push(array);
+        }
+        if let Some((odd, _)) = columns
+            .iter()
+            .zip(&arrays)
+            .find(|(_, a)| a.len() != arrays[0].len())
+        {
+            let message = format!(
+                "column `{}` has {} rows, but `{}` has {}; give all columns one length",
+                odd.0,
+                arrays[fields.iter().position(|f| f.name() == &odd.0).unwrap_or(0)].len(),
+                columns[0].0,
+                arrays[0].len()
+            );
+            return Err(schema_error(&message, Some(&odd.0), None));
+        }
+        let schema = Arc::new(Schema::new(fields));
+        if arrays.is_empty() {
+            return Ok(Self::new(schema, Vec::new()));
+        }
+        let batch = RecordBatch::try_new(schema, arrays);
+        let batch = batch.map_err(|error| schema_error(&error, None, None))?;
+        Ok(Self::of_batch(batch))
+    }
+
+    /// The columns of anything that has an Arrow schema, without rows.
+    #[staticmethod]
+    fn empty(schema: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let schema = schema.extract::<pyo3_arrow::PySchema>()?.into_inner();
+        Ok(Self::new(schema, Vec::new()))
+    }
+
+    /// Columns of types that are written as in the IR, without rows.
+    #[staticmethod]
+    fn typed(columns: Vec<(String, String)>) -> PyResult<Self> {
+        let mut fields = Vec::with_capacity(columns.len());
+        for (name, dtype) in &columns {
+            let text = format!("query q unit tick {{ input ~x: {dtype} point output ~x }}");
+            let program = tilt::ir::parse(&text).map_err(|_| {
+                let message = format!("column `{name}`: no type is called `{dtype}`; types are bool, i8 to i64, u8 to u64, f16 to f64, utf8, timestamp(unit) and duration(unit)");
+                schema_error(&message, Some(name), None)
+            })?;
+            let dtype = program.stream_dtype(program.output);
+            fields.push(Field::new(name, to_arrow(dtype), true));
+        }
+        Ok(Self::new(Arc::new(Schema::new(fields)), Vec::new()))
+    }
+
+    #[getter]
+    fn num_rows(&self) -> usize {
+        self.batches.iter().map(RecordBatch::num_rows).sum()
+    }
+
+    #[getter]
+    fn num_batches(&self) -> usize {
+        self.batches.len()
+    }
+
+    /// Name and Arrow type of every column.
+    #[getter]
+    fn schema(&self) -> Vec<(String, String)> {
+        let fields = self.schema.fields().iter();
+        fields
+            .map(|f| (f.name().clone(), f.data_type().to_string()))
+            .collect()
+    }
+
+    fn column(&self, name: &str) -> PyResult<Column> {
+        let (index, field) = self.find(name)?;
+        let chunks = self
+            .batches
+            .iter()
+            .map(|batch| Arc::clone(batch.column(index)));
+        Ok(Column::new(Arc::new(field.clone()), chunks.collect()))
+    }
+
+    /// The rows from `offset` on, at most `length`.
+    fn slice(&self, offset: usize, length: usize) -> Self {
+        let (mut offset, mut length) = (offset, length);
+        let mut batches = Vec::new();
+        for batch in &self.batches {
+            let skipped = offset.min(batch.num_rows());
+            let taken = length.min(batch.num_rows() - skipped);
+            if taken > 0 {
+                batches.push(batch.slice(skipped, taken));
+            }
+            offset -= skipped;
+            length -= taken;
+        }
+        Self::new(Arc::clone(&self.schema), batches)
+    }
+
+    fn select(&self, names: Vec<String>) -> PyResult<Self> {
+        let columns = names.iter().map(|name| Ok(self.find(name)?.0));
+        let columns = columns.collect::<PyResult<Vec<usize>>>()?;
+        let project = |batch: &RecordBatch| batch.project(&columns);
+        let batches = self.batches.iter().map(project).collect::<Result<_, _>>();
+        let fail = |error: ArrowError| schema_error(&error, None, None);
+        let schema = self.schema.project(&columns).map_err(fail)?;
+        Ok(Self::new(Arc::new(schema), batches.map_err(fail)?))
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyCapsule>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        let batches: Vec<ArrayRef> = self
+            .batches
+            .iter()
+            .map(|batch| Arc::new(StructArray::from(batch.clone())) as ArrayRef)
+            .collect();
+        let fields: Fields = self.schema.fields().clone();
+        let rows =
+            Field::new_struct("", fields, false).with_metadata(self.schema.metadata().clone());
+        let batches = ArrayIterator::new(batches.into_iter().map(Ok), Arc::new(rows));
+        Ok(to_stream_pycapsule(
+            py,
+            Box::new(batches),
+            requested_schema,
+        )?)
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        Ok(to_schema_pycapsule(py, self.schema.as_ref())?)
+    }
+
+    /// Pickled as an Arrow IPC stream.
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        let py = slf.py();
+        let bytes = crate::files::to_ipc(slf.get())?;
+        let read = slf.get_type().getattr("from_ipc")?;
+        (read, (pyo3::types::PyBytes::new(py, &bytes),)).into_pyobject(py)
+    }
+
+    #[staticmethod]
+    fn from_ipc(bytes: &[u8]) -> PyResult<Self> {
+        crate::files::from_ipc(bytes)
+    }
+}

@@ -1,0 +1,55 @@
+//! Work that Ctrl-C interrupts.
+//!
+//! The work runs on a thread of its own. The calling thread sleeps without the interpreter's lock and wakes now and then to let Python handle
+//! signals: it alone can, if it is the main thread.
+
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        mpsc::{RecvTimeoutError, channel},
+    },
+    thread,
+    time::Duration,
+};
+
+use pyo3::prelude::*;
+
+use crate::guard::{caught, internal};
+
+/// Ctrl-C is noticed within this time.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Does `work`; every now and then handles signals and calls `tick`. If one of them raises, `stop` asks the work to end, and the exception is
+/// raised without waiting for that: the thread drops what it has when it is done.
+pub(crate) fn watched<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> T + Send + 'static,
+    mut tick: impl FnMut(Python<'_>) -> PyResult<()>,
+    stop: impl FnOnce(),
+) -> PyResult<T> {
+    let (done, result) = channel();
+    let result = Mutex::new(result);
+    let worker = thread::Builder::new().name("tilt-run".to_owned());
+    worker.spawn(move || {
+        // Nobody listens any more if the run was interrupted.
+        let _ = done.send(caught(work));
+    })?;
+    loop {
+        let waited = py.detach(|| {
+            let result = result.lock().unwrap_or_else(PoisonError::into_inner);
+            result.recv_timeout(TICK)
+        });
+        match waited {
+            Ok(result) => return result.map_err(|panic| internal(&panic)),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(internal("the thread of the run ended without a result"));
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                if let Err(raised) = py.check_signals().and_then(|()| tick(py)) {
+                    stop();
+                    return Err(raised);
+                }
+            }
+        }
+    }
+}

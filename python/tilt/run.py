@@ -1,0 +1,211 @@
+"""Running programs on sources."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
+
+from tilt import _native
+from tilt.durations import instant_ticks
+from tilt.program import Program
+from tilt.sources import as_source
+from tilt.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from tilt.durations import Instant
+
+Stage: TypeAlias = Literal["logical", "optimized", "loops", "llvm", "asm"]
+"""What :meth:`Query.explain` can show."""
+Backend: TypeAlias = Literal["native", "loops", "interpreter"]
+"""What runs a query: machine code, the checking interpreter of loops, or the interpreter that defines every result."""
+Layout: TypeAlias = Literal["auto", "point", "interval", "as_given"]
+"""Which columns of time a result has: as fits its events, the end, start and end, or as the rows came."""
+
+
+@final
+class Query:
+    """A compiled program. It may be run by several threads at once, is picklable, and compiled only once in a process.
+
+    >>> import tilt as tl
+    >>> from tilt.sources import rows
+    >>> query = tl.Query('''
+    ...     query doubled unit tick {
+    ...       input ~x: f64 point
+    ...       ~y[t] = ~x[t] * 2.0
+    ...       output ~y
+    ...     }
+    ... ''')
+    >>> query.run({"x": rows({"t": [1, 2], "x": [0.5, 4.0]}, time="t")}).to_pylist()
+    [{'t': 1, 'y': 1.0}, {'t': 2, 'y': 8.0}]
+    """
+
+    __slots__ = ("_handle", "_text")
+    _handle: _native.Query
+    _text: str
+
+    def __init__(self, program: str | Program) -> None:
+        """Compile a program or its text.
+
+        Raises
+        ------
+        QueryError
+            If the text is no program, or one without a meaning.
+
+        """
+        self._text = str(program)
+        self._handle = _compiled(self._text)
+
+    @property
+    def program(self) -> Program:
+        """The program as given."""
+        return Program._of(self._handle.program)  # noqa: SLF001
+
+    def run(  # noqa: PLR0913
+        self,
+        sources: Mapping[str, object],
+        *,
+        threads: int | None = None,
+        span: tuple[Instant, Instant] | None = None,
+        part: tuple[Instant, Instant] | None = None,
+        backend: Backend | None = None,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
+        layout: Layout | None = None,
+        keep_null: bool = False,
+        progress: bool | Callable[[float | None], object] | None = None,
+    ) -> Table:
+        """Run the query and give its result.
+
+        The interpreter's lock is released; Ctrl-C ends the run.
+
+        Parameters
+        ----------
+        sources
+            A source (:mod:`tilt.sources`) for each input.
+        threads
+            By default ``TILT_THREADS``, or as many as there are cores.
+        span
+            The time ``(start, end]`` that the run is about, which must contain all events; by default from the first to
+            the last.
+        part
+            Only the result's events that end in ``(start, end]``.
+        backend
+            ``"native"`` is the default.
+        functions
+            What the program calls as ``@name(...)``. They must be pure.
+        layout
+            Which columns of time the result has.
+        keep_null
+            Whether rows without a value are rows of the result.
+        progress
+            A function that is called about twenty times a second, with the share that is done or ``None``; an exception
+            of it ends the run. ``True`` shows a bar on the terminal, which needs rich; ``False`` does not. By default
+            there is one for runs on a terminal, unless ``TILT_PROGRESS=0``.
+
+        Raises
+        ------
+        SchemaError
+            If rows are not what the query declares: also :class:`tilt.errors.UnsortedError` and
+            :class:`tilt.errors.OverlapError`.
+        QueryError
+            If the query has no meaning on these rows.
+        KeyboardInterrupt
+            On Ctrl-C.
+
+        """
+        program = self._handle.program
+        scalar = {name for name, dtype in program.inputs if not dtype.startswith("{")}
+        inputs = {}
+        for name, data in sources.items():
+            source = as_source(data)
+            inputs[name] = source.input(name if name in scalar and name in source.schema else None)
+        with _watched(progress) as callback:
+            result = self._handle.run(
+                inputs,
+                threads=threads,
+                span=_ticks(span, program.unit),
+                part=_ticks(part, program.unit),
+                backend=backend,
+                functions=functions,
+                layout=layout,
+                keep_null=keep_null,
+                progress=callback,
+            )
+        return Table(result)
+
+    def explain(self, stage: Stage = "loops") -> str:
+        """Show the query: as written, after all passes, as stages and loops, as LLVM IR, or as assembly.
+
+        >>> import tilt as tl
+        >>> query = tl.Query("query q unit s { input ~x: f64 point ~y[t] = ~x[t] + 1.0 - 1.0 output ~y }")
+        >>> print(query.explain("optimized"))
+        query q unit s {
+          input ~x: f64 point
+        <BLANKLINE>
+          ~y[t] = ~x[t] + 1.0 - 1.0
+        <BLANKLINE>
+          output ~y
+        }
+        <BLANKLINE>
+        """
+        return self._handle.explain(stage)
+
+    def __repr__(self) -> str:
+        return repr(self.program).replace("tilt.Program", "tilt.Query", 1)
+
+    def __reduce__(self) -> tuple[type[Query], tuple[str]]:
+        """Pickle the text: it is compiled again where it is needed."""
+        return Query, (self._text,)
+
+
+def run(program: str | Program, sources: Mapping[str, object], **options: Any) -> Table:  # noqa: ANN401
+    """Run a program on sources; the options are those of :meth:`Query.run`.
+
+    >>> from tilt.run import run
+    >>> from tilt.sources import rows
+    >>> text = "query q unit tick { input ~x: i64 point ~y[t] = reduce sum ~x[t-2 : t] output ~y }"
+    >>> run(text, {"x": rows({"t": [1, 2, 3], "x": [1, 10, 100]}, time="t")})["y"]
+    [1, 11, 110]
+    """
+    return Query(program).run(sources, **options)
+
+
+@lru_cache(maxsize=256)
+def _compiled(text: str) -> _native.Query:
+    return _native.Query(text)
+
+
+def _ticks(span: tuple[Instant, Instant] | None, unit: str) -> tuple[int, int] | None:
+    return None if span is None else (instant_ticks(span[0], unit), instant_ticks(span[1], unit))
+
+
+@contextlib.contextmanager
+def _watched(
+    progress: bool | Callable[[float | None], object] | None,  # noqa: FBT001
+) -> Iterator[Callable[[float | None], object] | None]:
+    """Give what is to be called while a query runs."""
+    if callable(progress):
+        yield progress
+        return
+    if progress is None:
+        progress = sys.stderr.isatty() and os.environ.get("TILT_PROGRESS") != "0"
+    bars = _rich() if progress else None
+    if bars is None:
+        yield None
+        return
+    with bars:
+        task = bars.add_task("tilt", total=None)
+        yield lambda share: bars.update(task, total=None if share is None else 1.0, completed=share or 0.0)
+
+
+def _rich() -> Any:  # noqa: ANN401
+    try:
+        from rich.console import Console  # noqa: PLC0415
+        from rich.progress import Progress  # noqa: PLC0415
+    except ImportError:
+        return None
+    return Progress(console=Console(stderr=True), transient=True)

@@ -1,0 +1,323 @@
+"""Where rows come from, and how they become events.
+
+A source is a description: :func:`rows` has them in memory, :func:`files` names files that are read when a query runs,
+:func:`deferred` knows only their columns. Each can say how a query declares it, and hand its rows to a run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any
+
+from tilt import _native
+from tilt.durations import duration_text, instant_ticks
+from tilt.program import Program
+from tilt.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tilt.durations import Duration, Instant
+
+
+@dataclass(frozen=True, kw_only=True)
+class Events:
+    """How rows become events.
+
+    >>> from tilt.sources import Events
+    >>> Events(time="ts", valid="until_next").times
+    'ts'
+    >>> Events(valid=("from", "to")).times
+    ('from', 'to')
+    """
+
+    time: str | None = None
+    """The column of times; not needed if ``valid`` names two."""
+    valid: Duration | tuple[str, str] = "point"
+    """When a row is true: at its time (``"point"``), until the next row (``"until_next"``), for a length of time up to
+    it (a sample of a periodic signal), or between the times of two columns."""
+    unit: str | None = None
+    """What integer times count: ``s``, ``ms``, ``us`` or ``ns``; without it they are plain ticks."""
+    tz: str | None = None
+    """The time zone of the times. Wall times without a zone are read there; integers and times that have one keep their
+    instants."""
+    period: Duration | None = None
+    """The distance of samples, which may have gaps."""
+    key: str | None = None
+    """The column that splits the rows into a stream for each of its values."""
+    sort: bool = False
+    """Whether to sort rows that are not in order of time, instead of refusing them."""
+    overlap: str | None = None
+    """What it means that several events are active at once: ``"bag"`` (all of them), ``"first"`` or ``"last"``, or
+    ``"disjoint"``: it is an error. By default points may coincide and others may not."""
+    closed: str = "right"
+    """``"left"`` for intervals that hold their start and not their end."""
+
+    def __post_init__(self) -> None:
+        if self.time is None and not isinstance(self.valid, tuple):
+            message = "name the column of times: time=..., or valid=(start, end)"
+            raise TypeError(message)
+        if self.closed not in {"left", "right"}:
+            message = f'closed is "right" or "left", not {self.closed!r}'
+            raise ValueError(message)
+
+    @property
+    def times(self) -> str | tuple[str, str]:
+        """The column of times, or those of starts and of ends."""
+        if isinstance(self.valid, tuple):
+            return self.valid
+        return self.time or ""
+
+
+class Source(ABC):
+    """Rows that a query can read."""
+
+    events: Events
+    """How the rows become events."""
+
+    @abstractmethod
+    def peek(self) -> Table:
+        """Give the columns, as a table without rows."""
+
+    @abstractmethod
+    def input(self, value: str | None = None) -> _native.Input:
+        """Give the rows to a run; for a scalar input those of column ``value``."""
+
+    @property
+    def schema(self) -> dict[str, str]:
+        """The Arrow type of each column."""
+        return self.peek().schema
+
+    @property
+    def is_increasing(self) -> bool:
+        """Whether every row is known to be later than the one before it."""
+        return False
+
+    def declare(self, name: str, value: str | None = None) -> Program:
+        """Give the program whose result is this source, as an input called ``name``.
+
+        Its values are records of all columns, or those of the column ``value``.
+
+        >>> from tilt.sources import deferred
+        >>> source = deferred({"ts": "timestamp(ms)", "price": "f64"}, time="ts")
+        >>> print(source.declare("trades"))
+        query source unit ms {
+          input ~trades: {price: f64} point overlap bag
+        <BLANKLINE>
+          output ~trades
+        }
+        <BLANKLINE>
+        >>> source.declare("price", "price").inputs
+        {'price': 'f64'}
+
+        Raises
+        ------
+        SchemaError
+            If a column is missing or has a type that no stream can have.
+
+        """
+        events = self.events
+        is_point = events.valid == "point"
+        may_coincide = is_point and events.period is None and not self.is_increasing
+        handle = _native.declare(
+            name,
+            _native.Table.of(self.peek()),
+            events.times,
+            value=value,
+            valid="interval" if isinstance(events.valid, tuple) else duration_text(events.valid),
+            unit=events.unit,
+            period=None if events.period is None else duration_text(events.period),
+            key=events.key,
+            overlap=events.overlap or ("bag" if may_coincide else "disjoint"),
+        )
+        return Program._of(handle)  # noqa: SLF001
+
+    def _input(self, rows: object, value: str | None) -> _native.Input:
+        events = self.events
+        return _native.Input(
+            rows,
+            events.times,
+            value=value,
+            tz=events.tz,
+            sort=events.sort,
+            closed_left=events.closed == "left",
+        )
+
+
+@dataclass(frozen=True)
+class Rows(Source):
+    """Rows in memory. See :func:`rows`."""
+
+    table: Table
+    events: Events
+
+    def peek(self) -> Table:
+        """Give the columns, as a table without rows."""
+        return self.table[:0]  # type: ignore[no-any-return]
+
+    def input(self, value: str | None = None) -> _native.Input:
+        """Give the rows to a run."""
+        return self._input(_native.Table.of(self.table), value)
+
+    @property
+    def is_increasing(self) -> bool:
+        """Whether every row is later than the one before it: looked up in the rows."""
+        times = self.events.times
+        return isinstance(times, str) and _native.increasing(_native.Table.of(self.table), times)
+
+
+@dataclass(frozen=True)
+class Files(Source):
+    """Rows in files, which are read when a query runs. See :func:`files`."""
+
+    paths: tuple[str, ...]
+    events: Events
+    format: str | None = None
+    columns: tuple[str, ...] | None = None
+    start: Instant | None = None
+    end: Instant | None = None
+
+    def scan(self) -> _native.Scan:
+        """Open the files."""
+        times = self.events.times
+        time = times if isinstance(times, str) else times[1]
+        extent = None
+        if self.start is not None or self.end is not None:
+            unit = self.events.unit or "ns"
+            limits = [None if t is None else instant_ticks(t, unit) for t in (self.start, self.end)]
+            extent = (limits[0], limits[1], unit)
+        return _native.Scan(self.paths, format=self.format, columns=self.columns, time=time, range=extent)
+
+    def peek(self) -> Table:
+        """Give the columns, as a table without rows: only the first file is looked at."""
+        return Table(self.scan().schema())
+
+    def input(self, value: str | None = None) -> _native.Input:
+        """Give the files to a run, which reads the columns it needs."""
+        return self._input(self.scan(), value)
+
+    def read(self) -> Table:
+        """Read all rows."""
+        return Table(self.scan().read())
+
+
+@dataclass(frozen=True)
+class Deferred(Source):
+    """Columns whose rows come later. See :func:`deferred`."""
+
+    columns: Table
+    events: Events
+
+    def peek(self) -> Table:
+        """Give the columns, as a table without rows."""
+        return self.columns
+
+    def input(self, value: str | None = None) -> _native.Input:
+        """Refuse: there are no rows."""
+        del value
+        message = "this source has no rows yet; bind(rows) gives it some"
+        raise TypeError(message)
+
+    def bind(self, data: object) -> Rows:
+        """Give a source of rows that become events in the same way.
+
+        >>> from tilt.sources import deferred
+        >>> prices = deferred({"t": "i64", "price": "f64"}, time="t")
+        >>> len(prices.bind({"t": [1, 2], "price": [9.5, 9.75]}).table)
+        2
+        """
+        return Rows(Table(data), self.events)
+
+
+def rows(data: object, **events: Any) -> Rows:  # noqa: ANN401
+    """Describe rows in memory: anything that :class:`tilt.Table` takes. The keywords are those of :class:`Events`.
+
+    >>> from tilt.sources import rows
+    >>> prices = rows({"t": [1, 2, 4], "price": [9.5, 9.25, 9.75]}, time="t")
+    >>> prices.schema
+    {'t': 'Int64', 'price': 'Float64'}
+    >>> prices.declare("prices").inputs
+    {'prices': '{price: f64}'}
+    """
+    return Rows(Table(data), Events(**events))
+
+
+def files(
+    paths: str | PathLike[str] | Sequence[str | PathLike[str]],
+    *,
+    format: str | None = None,  # noqa: A002
+    columns: Sequence[str] | None = None,
+    start: Instant | None = None,
+    end: Instant | None = None,
+    **events: Any,  # noqa: ANN401
+) -> Files:
+    """Describe files: names and patterns such as ``"day/*.parquet"``. The other keywords are those of :class:`Events`.
+
+    They are read when a query runs: the columns that it needs, of rows in ``(start, end]``, file after file in order of
+    their first times.
+
+    Parameters
+    ----------
+    paths
+        Names and patterns.
+    format
+        ``parquet``, ``csv``, ``ipc``, ``ipc_stream`` or ``jsonl``; by default what the names end with.
+    columns
+        Only these columns; those of times are always read.
+    start, end
+        Only rows after ``start`` and up to ``end``. Integers count ``unit``, or nanoseconds without one.
+    **events
+        How rows become events.
+
+    >>> import tempfile, tilt as tl
+    >>> from tilt.sources import files
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     path = f"{directory}/prices.parquet"
+    ...     tl.Table({"t": [1, 2, 4], "price": [9.5, 9.25, 9.75]}).write_parquet(path)
+    ...     files(f"{directory}/*.parquet", time="t", unit="s").schema
+    {'t': 'Int64', 'price': 'Float64'}
+
+    """
+    several = [paths] if isinstance(paths, (str, PathLike)) else paths
+    return Files(
+        tuple(fspath(path) for path in several),
+        Events(**events),
+        format,
+        None if columns is None else tuple(columns),
+        start,
+        end,
+    )
+
+
+def deferred(schema: Mapping[str, str] | object, **events: Any) -> Deferred:  # noqa: ANN401
+    """Describe rows that come later, by the types of their columns: names of types as in the IR, or an Arrow schema.
+
+    >>> from tilt.sources import deferred
+    >>> deferred({"ts": "timestamp(us)", "user": "utf8"}, time="ts").schema
+    {'ts': 'Timestamp(µs)', 'user': 'Utf8'}
+    """
+    if hasattr(schema, "__arrow_c_schema__"):
+        columns = Table(_native.Table.empty(schema))
+    else:
+        named: Mapping[str, str] = schema  # type: ignore[assignment]
+        columns = Table(_native.Table.typed(list(named.items())))
+    return Deferred(columns, Events(**events))
+
+
+def as_source(data: object, like: Source | None = None) -> Source:
+    """Give a source as it is, or rows as a source whose events are made as those of ``like``."""
+    if isinstance(data, Source):
+        return data
+    if like is not None:
+        return Rows(Table(data), like.events)
+    message = f"{type(data).__name__} does not say which column has the times; use tilt.sources.rows(data, time=...)"
+    raise TypeError(message)
+
+
+def replace(source: Source, **events: Any) -> Source:  # noqa: ANN401
+    """Give the same rows with some of the :class:`Events` changed."""
+    changed = dataclasses.replace(source.events, **events)
+    return dataclasses.replace(source, events=changed)  # type: ignore[type-var]
