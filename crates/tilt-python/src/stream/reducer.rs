@@ -71,13 +71,7 @@ impl Value {
     }
 
     #[pyo3(signature = (op, other, reversed=false))]
-    fn binary(
-        &self,
-        py: Python<'_>,
-        op: &str,
-        other: &Bound<'_, PyAny>,
-        reversed: bool,
-    ) -> PyResult<Self> {
+    fn binary(&self, op: &str, other: &Bound<'_, PyAny>, reversed: bool) -> PyResult<Self> {
         let (op, other) = (binary_op(op)?, term(other)?);
         traced(if reversed {
             self.0.binary_reversed(op, other)
