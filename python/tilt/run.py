@@ -85,7 +85,7 @@ class Query:
         Parameters
         ----------
         sources
-            A source (:mod:`tilt.sources`) for each input.
+            A source (:mod:`tilt.sources`) for each input. A scalar input reads the column of its name, or the only one.
         threads
             By default ``TILT_THREADS``, or as many as there are cores.
         span
@@ -118,11 +118,7 @@ class Query:
 
         """
         program = self._handle.program
-        scalar = {name for name, dtype in program.inputs if not dtype.startswith("{")}
-        inputs = {}
-        for name, data in sources.items():
-            source = as_source(data)
-            inputs[name] = source.input(name if name in scalar and name in source.schema else None)
+        inputs = {name: as_source(data).input() for name, data in sources.items()}
         with _watched(progress) as callback:
             result = self._handle.run(
                 inputs,

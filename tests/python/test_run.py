@@ -341,6 +341,8 @@ def test_files_are_pruned_and_read_in_order(tmp_path: Path) -> None:
     assert source.read()["t"] == list(range(21, 61))
     result = run("query q unit ns { input ~x: i64 point  ~y[t] = ~x[t] * 2  output ~y }", {"x": source})
     assert result["y"] == [2 * i for i in range(21, 61)]
+    some = files(f"{tmp_path}/*.parquet", time="t", columns=["x"])
+    assert some.declare("r").inputs == {"r": "{x: i64}"}
     record = "query q unit ns { input ~r: {x: i64} point  ~y[t] = ~r[t].x  output ~y }"
     assert len(run(record, {"r": files(f"{tmp_path}/*.parquet", time="t")})) == 98
 

@@ -40,8 +40,7 @@ impl Query {
             Source::Text(text) => guarded(py, || parse(&text))??,
             Source::Program(program) => program.get().0.clone(),
         };
-        let compiled = guarded(py, || tilt::Query::new(program.clone())?.compile())?;
-        let compiled = compiled.map_err(|error| run_error(&error))?;
+        let compiled = guarded(py, || compile(&program))??;
         Ok(Self { program, compiled })
     }
 
@@ -102,25 +101,29 @@ impl Query {
     /// The program as given, after all passes, as stages and loops, as LLVM IR or as assembly.
     fn explain(&self, py: Python<'_>, stage: &str) -> PyResult<String> {
         let compiled = &self.compiled;
-        let text = match stage {
-            "logical" => return Ok(self.program.to_string()),
-            "optimized" => return Ok(compiled.program().to_string()),
-            "loops" => guarded(py, || Ok(compiled.explain()))?,
-            "llvm" => guarded(py, || compiled.llvm_ir())?,
-            "asm" => guarded(py, || compiled.assembly())?,
-            other => {
-                return Err(PyValueError::new_err(format!(
-                    "no stage is called {other:?}; stages are logical, optimized, loops, llvm and asm"
-                )));
-            }
-        };
-        text.map_err(|error| run_error(&error))
+        match stage {
+            "logical" => Ok(self.program.to_string()),
+            "optimized" => Ok(compiled.program().to_string()),
+            "loops" => guarded(py, || compiled.explain()),
+            "llvm" => guarded(py, || compiled.llvm_ir().map_err(|error| run_error(&error)))?,
+            "asm" => guarded(py, || {
+                compiled.assembly().map_err(|error| run_error(&error))
+            })?,
+            other => Err(PyValueError::new_err(format!(
+                "no stage is called {other:?}; stages are logical, optimized, loops, llvm and asm"
+            ))),
+        }
     }
 
     #[getter]
     fn program(&self) -> Program {
         Program(self.program.clone())
     }
+}
+
+fn compile(program: &ir::Program) -> PyResult<Compiled> {
+    let query = tilt::Query::new(program.clone()).map_err(|error| run_error(&error))?;
+    query.compile().map_err(|error| run_error(&error))
 }
 
 /// From rows to rows.
