@@ -75,7 +75,6 @@ class Query:
         backend: Backend | None = None,
         functions: Mapping[str, Callable[..., Any]] | None = None,
         layout: Layout | None = None,
-        keep_null: bool = False,
         progress: bool | Callable[[float | None], object] | None = None,
     ) -> Table:
         """Run the query and give its result.
@@ -99,8 +98,6 @@ class Query:
             What the program calls as ``@name(...)``. They must be pure.
         layout
             Which columns of time the result has.
-        keep_null
-            Whether rows without a value are rows of the result.
         progress
             A function that is called about twenty times a second, with the share that is done or ``None``; an exception
             of it ends the run. ``True`` shows a bar on the terminal, which needs rich; ``False`` does not. By default
@@ -128,7 +125,6 @@ class Query:
                 backend=backend,
                 functions=functions,
                 layout=layout,
-                keep_null=keep_null,
                 progress=callback,
             )
         return Table(result)

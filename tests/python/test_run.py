@@ -87,7 +87,6 @@ def test_nulls_are_no_events() -> None:
     assert run(DOUBLE, {"x": source}).to_pylist() == [{"t": 1, "y": 2}, {"t": 3, "y": 6}]
     filtered = "query q unit tick { input ~x: i64 point  ~y[t] = if ~x[t] > 1 then ~x[t] else null  output ~y }"
     assert run(filtered, {"x": source})["y"] == [3]
-    assert run(filtered, {"x": source}, keep_null=True)["y"] == [None, 3]
 
 
 def test_strings_may_be_dictionaries() -> None:
