@@ -161,7 +161,6 @@ class Query:
         backend: str | None = None,
         functions: Mapping[str, Callable[..., Any]] | None = None,
         layout: str | None = None,
-        keep_null: bool = False,
         progress: Callable[[float | None], object] | None = None,
     ) -> Table: ...
     def explain(self, stage: str) -> str: ...
