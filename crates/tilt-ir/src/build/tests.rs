@@ -359,7 +359,7 @@ fn a_recurrence_reads_its_own_past() {
     let count = recur(&DType::I64, None, |y| coalesce([y.prev(1) + 1, &ticks - 1]));
     assert_eq!(
         text(&count),
-        "~v[t] = ~n[t] - 1\n~recur[t]: i64 = coalesce(~recur.prev(1) + 1, ~v[t])"
+        "~v_2[t] = ~n[t] - 1\n~recur[t]: i64 = coalesce(~recur.prev(1) + 1, ~v_2[t])"
     );
     assert_eq!(
         text(&x().lfilter(&[1.0, 0.0, -2.0], &[2.0, -1.0])),
