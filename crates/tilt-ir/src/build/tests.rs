@@ -149,7 +149,7 @@ fn windows_add_nothing_to_the_clock_of_a_stream_with_events() {
     let steps = x().hold(None);
     assert_eq!(
         text(&((&steps - &mean) * of("z", DType::F64))),
-        "~hold[t] = hold(~x[t])\n~v[t] = (~hold[t] - reduce mean ~y[t-10s : t]) * ~z[t]",
+        "~hold[t] = hold(~x[t])\n~v_2[t] = (~hold[t] - reduce mean ~y[t-10s : t]) * ~z[t]",
         "what has events inside a floating stream changes the result, too"
     );
     assert_eq!(
