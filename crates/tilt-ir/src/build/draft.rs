@@ -305,7 +305,13 @@ impl Draft {
     /// The value of a stream at the instants of any clock: what a floating one computes there, what any other has there.
     pub(super) fn value(&mut self, stream: StreamId) -> Checked<ExprId> {
         let floating = Floating::of(&self.program);
-        if floating.contains(stream) {
+        let temporal = self.program.streams[stream].as_temporal();
+        // What is held is the same at every instant, but the end of a held event is known only when the next one comes.
+        let is_held = temporal.is_some_and(|temporal| {
+            matches!(self.program.expr(temporal.body), Expr::Hold { .. })
+                && matches!(temporal.clock, Clock::OnChange(_))
+        });
+        if is_held || floating.contains(stream) {
             self.inlined(stream, &floating)
         } else {
             self.read(stream)

@@ -287,6 +287,9 @@ fn reads_around_an_instant() {
         text(&x().hold(Some("5s".into()))),
         "~hold[t] = hold(~x[t], 5s)"
     );
+    let held = y().hold(Some("5s".into())).at(&x());
+    assert_eq!(text(&held), "~at[t at ~x] = hold(~y[t], 5s)");
+    assert_eq!(held.assert_causal(), Ok(()));
     assert_eq!(text(&x().start()), "~start[t] = start(~x[t])");
     assert_eq!(
         text(&x().changes()),
