@@ -33,10 +33,11 @@ class Runnable:
 
     __slots__ = ()
     _handle: _native.Stream
+    _name: str | None
     _sources: Mapping[str, Source]
 
     def collect(  # noqa: PLR0913
-        self: Stream,  # type: ignore[misc]
+        self,
         *,
         threads: int | None = None,
         progress: bool | Callable[[float | None], object] | None = None,
@@ -81,22 +82,23 @@ class Runnable:
         )
         return self._titled(table)
 
-    def _titled(self: Stream, table: Table) -> Table:  # type: ignore[misc]
+    def _titled(self, table: Table) -> Table:
         """Give a scalar result its name, which the program cannot have if an input has it."""
         if self._name is None or table.columns[-1] == self._name:
             return table
         return Table(_native.Table.of(table).renamed([*table.columns[:-1], self._name]))
 
-    def _query(self: Stream) -> Query:  # type: ignore[misc]
+    def _query(self) -> Query:
         handle = self._handle
-        if self._name is not None and self._name != handle.name:
+        if self._name is not None and self._name != handle.name and self._name not in self._sources:
             handle = handle.alias(self._name)
         return Query(handle.text())
 
     def _bound(self) -> dict[str, Source]:
         missing = [name for name, source in self._sources.items() if isinstance(source, Deferred)]
         if missing:
-            message = f"source `{missing[0]}` has no rows yet; run(name=rows) or bind(name=rows) gives it some: bind({missing[0]}=...)"
+            name = missing[0]
+            message = f"source `{name}` has no rows yet; run({name}=rows) or bind({name}=rows) gives it some"
             raise QueryError(message)
         return dict(self._sources)
 
@@ -200,6 +202,7 @@ class Runnable:
         <BLANKLINE>
           output ~x
         }
+
         """
         from tilt import plans  # noqa: PLC0415
 

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 class Window:
     """The events of a stream around each instant, such as ``x["-10s":]``; a reduction makes a stream of it.
 
-    Without events in a window there is no value, for ``len`` neither. Unless a kind of window says when, a reduction has a
-    value at every instant: on its own it is looked at the events of the stream, and combined with other streams at theirs.
+    Without events in a window there is no value, for ``len`` neither. Unless a kind of window says when, a reduction
+    has a value at every instant: on its own it is looked at the events of the stream, combined with other streams at
+    theirs.
 
     >>> import tilt as tl
     >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
@@ -68,7 +69,7 @@ class Window:
         return window._then(lambda own: own.prevailing()) if prevailing else window
 
     def _reduced(self, reduction: str, *params: object) -> Stream:
-        return self._stream._made(lambda own: self._build(own).reduce(reduction, *params))  # noqa: SLF001
+        return self._stream._made(lambda own: self._build(own).reduce(reduction, *params))
 
     def __getitem__(self, column: str) -> Window:
         """Give the window of a column."""
@@ -85,9 +86,9 @@ class Window:
         sources: dict[str, Any] = {}
 
         def traced(event: _native.Stream) -> _native.Stream:
-            result = function(type(self._stream)._of(event, self._stream._sources))  # noqa: SLF001
-            sources.update(result._sources)  # noqa: SLF001
-            return result._handle  # noqa: SLF001
+            result = function(type(self._stream)._of(event, self._stream._sources))
+            sources.update(result._sources)
+            return result._handle
 
         return self._then(lambda own: own.map(traced))
 
@@ -120,7 +121,7 @@ class Window:
         return self._reduced("skew", bias)
 
     def kurtosis(self, *, fisher: bool = True, bias: bool = True) -> Stream:
-        """Give the kurtosis, as :func:`scipy.stats.kurtosis` does: of a normal distribution 0, or 3 if not ``fisher``."""
+        """Give the kurtosis as :func:`scipy.stats.kurtosis` does: 0 for a normal distribution, or 3."""
         return self._reduced("kurtosis", fisher, bias)
 
     def median(self) -> Stream:
@@ -209,8 +210,12 @@ class Window:
         span: float | None = None,
         com: float | None = None,
     ) -> Stream:
-        """Give the exponentially weighted mean: by event (``alpha``, ``span`` or ``com``), or with ``half_life`` by time."""
-        given = [name for name, value in (("alpha", alpha), ("half_life", half_life), ("span", span), ("com", com)) if value is not None]
+        """Give the exponentially weighted mean: by event (``alpha``, ``span``, ``com``) or by time (``half_life``)."""
+        given = [
+            name
+            for name, value in (("alpha", alpha), ("half_life", half_life), ("span", span), ("com", com))
+            if value is not None
+        ]
         if len(given) != 1:
             message = f"ewm() takes one of alpha, half_life, span and com, not {' and '.join(given) or 'none'}"
             raise TypeError(message)
@@ -219,11 +224,13 @@ class Window:
         weight = alpha if alpha is not None else 2 / (span + 1) if span is not None else 1 / (1 + (com or 0.0))
         return self._reduced("ewm", float(weight))
 
-    def reduce(self, reducer: Reducer) -> Stream:
+    def reduce(self, reducer: Reducer | type[Any]) -> Stream:
         """Reduce by functions of your own: see :func:`tilt.reducer`."""
-        return self._stream._made(  # noqa: SLF001
-            lambda own: self._build(own).reduce_with(reducer._traced(own.dtype, own.unit))  # noqa: SLF001
-        )
+        traced = getattr(reducer, "_traced", None)
+        if traced is None:
+            message = f"reduce() takes what tl.reducer(...) makes, not {reducer!r}"
+            raise TypeError(message)
+        return self._stream._made(lambda own: self._build(own).reduce_with(traced(own.dtype, own.unit)))
 
     def agg(self, **named: Expr | Stream) -> Stream:
         """Give a record of several reductions, where the window is not empty.
@@ -240,7 +247,7 @@ class Window:
         """
         names = list(named)
         columns = [value.over(self) if isinstance(value, Expr) else value for value in named.values()]
-        return self._stream._made(  # noqa: SLF001
+        return self._stream._made(
             lambda own, *values: self._build(own).agg(list(zip(names, values, strict=True))), *columns
         )
 
@@ -258,10 +265,10 @@ class Window:
         if offset is None or str(offset).endswith("i"):
             message = "only windows of a length of time have a start and an end"
             raise TypeError(message)
-        unit = self._stream._handle.unit  # noqa: SLF001
+        unit = self._stream._handle.unit
         ticks = duration_ticks(offset, unit)
         added = ticks if unit == "tick" else ("duration", ticks, unit)
-        return self.len().time()._made(lambda own: own.binary("+", added)) if ticks else self.len().time()  # noqa: SLF001
+        return self.len().time()._made(lambda own: own.binary("+", added)) if ticks else self.len().time()
 
     def __bool__(self) -> bool:
         message = "a window has no truth value; reduce it to a stream first"
@@ -320,7 +327,7 @@ def hopping(length: Duration, *, every: Duration, offset: Duration | None = None
 
 
 def sliding(length: Duration) -> WindowSpec:
-    """The last ``length`` of time at every instant: what ``x["-10s":]`` is.
+    """Take the last ``length`` of time at every instant: what ``x["-10s":]`` is.
 
     >>> import tilt as tl
     >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
@@ -331,7 +338,7 @@ def sliding(length: Duration) -> WindowSpec:
 
 
 def count(n: int, *, every: int | None = None) -> WindowSpec:
-    """The last ``n`` events, at each event or at each ``every``-th.
+    """Take the last ``n`` events, at each event or at each ``every``-th.
 
     >>> import tilt as tl
     >>> x = tl.stream({"t": [1, 5, 6, 9], "x": [1.0, 2.0, 6.0, 7.0]}, time="t")["x"]
