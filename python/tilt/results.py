@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import html
 from typing import TYPE_CHECKING, Any
 
 from tilt import _native
 from tilt.errors import QueryError
 from tilt.keys import Looked, Staged, declaration
 from tilt.run import Query
-from tilt.sources import Deferred, Source, as_source
+from tilt.sources import Deferred, Rows, Source, as_source
 from tilt.table import Table
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tilt.streams import Stream
 
 _BATCH_ROWS = 1 << 16
+_SHOWN_ROWS = 100_000
 
 
 class Runnable:
@@ -230,6 +232,16 @@ class Runnable:
 
         query = self._query()
         return plans.Picture(plans.svg(plans.graph(str(query.program) if stage == "logical" else query.explain(stage))))
+
+    def _repr_html_(self: Stream) -> str:  # type: ignore[misc]
+        """Show the definitions, and if all rows are in memory and not many, the stream over time."""
+        text = f"<pre>{html.escape(repr(self))}</pre>"
+        tables = [source.table for source in self._sources.values() if isinstance(source, Rows)]
+        if len(tables) < len(self._sources) or sum(map(len, tables)) > _SHOWN_ROWS:
+            return text
+        from tilt.plots import plot  # noqa: PLC0415
+
+        return f"{text}{plot(self)}"
 
 
 def _source_of(data: object) -> object:

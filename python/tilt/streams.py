@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast, final, overload
+from typing import TYPE_CHECKING, Any, NoReturn, cast, final, overload
 
 from tilt import _native
-from tilt.durations import duration_text
+from tilt.durations import duration_text, length
+from tilt.errors import SchemaError, suggestion
 from tilt.expressions import Expr
 from tilt.keys import Keyed, declaration, joined
 from tilt.pointwise import Pointwise, dtype_text, literal
@@ -170,11 +171,16 @@ class Stream(Keyed, Runnable, Pointwise):
 
     def __getattr__(self, name: str) -> Stream:
         """Find no such attribute; if it is the name of a column, say how to get that."""
-        if not name.startswith("_") and name in self.schema:
-            message = f"a Stream has no attribute {name!r}; its column is stream[{name!r}]"
-        else:
-            message = f"a Stream has no attribute {name!r}"
-        raise AttributeError(message)
+        if name.startswith("_"):
+            raise AttributeError(name)
+        message = f"a Stream has no attribute {name!r}"
+        if name in self.schema:
+            message += f"; its column is stream[{name!r}]"
+        raise AttributeError(message + suggestion(name, dir(Stream)))
+
+    def __iter__(self) -> NoReturn:
+        message = "a Stream is a description and has no events to go through; collect() computes them"
+        raise TypeError(message)
 
     # Columns.
 
@@ -198,6 +204,13 @@ class Stream(Keyed, Runnable, Pointwise):
         raise TypeError(message)
 
     def _field(self, name: str) -> Stream:
+        schema = self.schema
+        if not self.dtype.startswith("{"):
+            message = f"the stream `{self.name}` has no columns: it is a single one"
+            raise SchemaError(message, column=name)
+        if name not in schema:
+            message = f"there is no column `{name}`{suggestion(name, schema)}; the columns are {', '.join(schema)}"
+            raise SchemaError(message, column=name)
         return self._made(lambda own: own.field(name), columns={}).alias(name)
 
     def _at_offset(self, offset: str) -> Stream:
@@ -396,8 +409,8 @@ class Stream(Keyed, Runnable, Pointwise):
         >>> x.shift("10s").collect()["t"]
         [11, 12]
         """
-        length = _length(by)
-        return self._made(lambda own: own.shift(length))
+        size = _length(by)
+        return self._made(lambda own: own.shift(size))
 
     def prev(self, n: int = 1) -> Stream:
         """Give at each event the value of the n-th one before it.
@@ -464,8 +477,8 @@ class Stream(Keyed, Runnable, Pointwise):
         >>> x.hold().every(2).collect().to_dict()
         {'t': [2, 4], 'x': [1.0, 2.0]}
         """
-        length, start = _length(period), _length(offset)
-        return self._made(lambda own: own.every(length, start))
+        size, start = _length(period), _length(offset)
+        return self._made(lambda own: own.every(size, start))
 
     def on_change(self) -> Stream:
         """Give an event for each interval on which nothing that this is computed from changes."""
@@ -490,8 +503,8 @@ class Stream(Keyed, Runnable, Pointwise):
         >>> hot.held_for("8s").collect().to_dict()
         {'start': [7], 'end': [9], 'hot': [True]}
         """
-        length = _length(duration)
-        return self._made(lambda own: own.held_for(length))
+        size = _length(duration)
+        return self._made(lambda own: own.held_for(size))
 
     # Windows.
 
@@ -527,14 +540,11 @@ class Stream(Keyed, Runnable, Pointwise):
         if isinstance(spec, WindowSpec):
             window = spec.of(self)
         else:
-            length = duration_text(spec)
-            if length[:1] in {"+", "-"}:
-                message = (
-                    f"window() takes the length of the window, which is positive; x[{length!r}:] is another spelling"
-                )
+            size = length(spec)
+            if str(size)[:1] in {"+", "-"}:
+                message = f"window() takes the length of the window, which is positive; x[{size!r}:] is the same"
                 raise ValueError(message)
-            lo = f"-{length}"
-            window = Window(self, lambda own: own.window(lo, "0i" if length.endswith("i") else 0), lo, 0)
+            window = WindowSpec(size).of(self)
         return window._with(closed=closed, min_samples=min_samples, prevailing=prevailing)
 
     def cum_sum(self) -> Stream:
@@ -585,8 +595,8 @@ class Stream(Keyed, Runnable, Pointwise):
              3  4.14286
         """
         if half_life is not None and alpha is span is com is None:
-            length = _length(half_life)
-            return self._made(lambda own: own.ewm_by_time(length))
+            size = _length(half_life)
+            return self._made(lambda own: own.ewm_by_time(size))
         return self._slice(slice(None, "0i")).ewm(alpha=alpha, span=span, com=com, half_life=half_life)
 
     # Signals.
@@ -620,8 +630,8 @@ class Stream(Keyed, Runnable, Pointwise):
         >>> x.resample(2, method="linear", max_gap=4).collect().to_dict()
         {'t': [0, 2, 4], 'x': [1.0, 1.5, 2.0]}
         """
-        length, gap = _length(period), _length(max_gap)
-        return self._made(lambda own: own.resample(length, method, gap))
+        size, gap = _length(period), _length(max_gap)
+        return self._made(lambda own: own.resample(size, method, gap))
 
     def lfilter(self, b: Sequence[float], a: Sequence[float] = (1.0,)) -> Stream:
         """Filter samples by a rational transfer function, as :func:`scipy.signal.lfilter` does.
@@ -651,8 +661,8 @@ class Stream(Keyed, Runnable, Pointwise):
         ────────────────
              2        5
         """
-        length = _length(min_distance)
-        return self._made(lambda own, level: own.peaks(length, level), self._resolved(threshold))
+        size = _length(min_distance)
+        return self._made(lambda own, level: own.peaks(size, level), self._resolved(threshold))
 
     # Joins.
 
@@ -704,8 +714,8 @@ def _restored(text: str, sources: Mapping[str, Source], columns: Mapping[str, st
 
 
 def _length(value: Duration | None) -> Any:  # noqa: ANN401
-    """Give a length of time as the native builder takes it: ticks as integers, all else as text."""
-    return value if value is None or (isinstance(value, int) and not isinstance(value, bool)) else duration_text(value)
+    """Give a length of time, if there is one, as the native builder takes it."""
+    return None if value is None else length(value)
 
 
 def _reach(text: str) -> str:

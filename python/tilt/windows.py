@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NoReturn, final
 
-from tilt.durations import duration_text
+from tilt.durations import duration_text, negated
+from tilt.durations import length as _length
+from tilt.errors import suggestion
 from tilt.expressions import Expr
 
 if TYPE_CHECKING:
@@ -270,7 +272,12 @@ class Window:
         added = ticks if unit == "tick" else ("duration", ticks, unit)
         return self.len().time()._made(lambda own: own.binary("+", added)) if ticks else self.len().time()
 
-    def __bool__(self) -> bool:
+    def __getattr__(self, name: str) -> NoReturn:
+        """Find no such reduction; name a similar one."""
+        message = f"a Window has no reduction {name!r}{suggestion(name, dir(Window))}"
+        raise AttributeError(message)
+
+    def __bool__(self) -> NoReturn:
         message = "a window has no truth value; reduce it to a stream first"
         raise TypeError(message)
 
@@ -282,19 +289,19 @@ class Window:
 class WindowSpec:
     """A kind of window: made by :func:`tumbling`, :func:`hopping`, :func:`sliding` or :func:`count`."""
 
-    length: str
-    every: str | None = None
-    offset: str | None = None
+    length: str | int
+    every: str | int | None = None
+    offset: str | int | None = None
     step: int | None = None
 
     def of(self, stream: Stream) -> Window:
         """Give the window of a stream."""
-        counted = self.length.endswith("i")
-        lo, hi = f"-{self.length}", "0i" if counted else "0"
+        lo: str | int = negated(self.length)
+        hi: str | int = "0i" if str(self.length).endswith("i") else 0
         every, offset, step = self.every, self.offset, self.step
 
         def build(own: _native.Stream) -> _native.Window:
-            window = own.window(lo, hi if counted else 0)
+            window = own.window(lo, hi)
             if every is not None:
                 window = window.every(every, offset)
             return window if step is None else window.each_nth(step)
@@ -323,7 +330,7 @@ def hopping(length: Duration, *, every: Duration, offset: Duration | None = None
     >>> x.window(tl.hopping(4, every=2)).sum().collect().to_dict()
     {'t': [2, 4, 6], 'x': [3.0, 16.0, 13.0]}
     """
-    return WindowSpec(duration_text(length), duration_text(every), None if offset is None else duration_text(offset))
+    return WindowSpec(_length(length), _length(every), None if offset is None else _length(offset))
 
 
 def sliding(length: Duration) -> WindowSpec:
@@ -334,7 +341,7 @@ def sliding(length: Duration) -> WindowSpec:
     >>> x.window(tl.sliding(2)).max().collect().to_dict()
     {'t': [1, 2, 3], 'x': [1.0, 2.0, 6.0]}
     """
-    return WindowSpec(duration_text(length))
+    return WindowSpec(_length(length))
 
 
 def count(n: int, *, every: int | None = None) -> WindowSpec:
