@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from tilt import _native
 from tilt.expressions import Expr, has_expr
@@ -67,6 +67,11 @@ class Then:
     def when(self, condition: object) -> When:
         """Add a condition, for where those before it are not true."""
         return When(self.branches, condition)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Remind of what is missing."""
+        message = f"tl.when(...).then(...) has no {name!r} before it is finished by .otherwise(value)"
+        raise AttributeError(message)
 
     def otherwise(self, value: object) -> Any:  # noqa: ANN401
         """Say what the value is where no condition is true."""
