@@ -66,6 +66,7 @@ from tilt.reductions import (
 from tilt.run import Query
 from tilt.streams import Stream
 from tilt.table import Table
+from tilt.udfs import udf
 from tilt.windows import Window, WindowSpec, count, hopping, sliding, tumbling
 
 __all__ = [
@@ -143,6 +144,7 @@ __all__ = [
     "top_k",
     "tumbling",
     "twa",
+    "udf",
     "var",
     "when",
     "window_end",

@@ -159,11 +159,15 @@ class Query:
         span: tuple[int, int] | None = None,
         part: tuple[int, int] | None = None,
         backend: str | None = None,
-        functions: Mapping[str, Callable[..., Any]] | None = None,
+        functions: Mapping[str, Callable[..., Any] | Pointer] | None = None,
         layout: str | None = None,
         progress: Callable[[float | None], object] | None = None,
     ) -> Table: ...
     def explain(self, stage: str) -> str: ...
+
+@final
+class Pointer:
+    def __new__(cls, address: int, args: Sequence[str], result: str) -> Pointer: ...
 
 @final
 class Input:

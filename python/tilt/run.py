@@ -26,6 +26,9 @@ Backend: TypeAlias = Literal["native", "loops", "interpreter"]
 Layout: TypeAlias = Literal["auto", "point", "interval", "as_given"]
 """Which columns of time a result has: as fits its events, the end, start and end, or as the rows came."""
 
+FUNCTIONS: dict[str, Callable[..., Any] | _native.Pointer] = {}
+"""What all programs of this process can call, by name: see :func:`tilt.udf`."""
+
 
 @final
 class Query:
@@ -73,7 +76,7 @@ class Query:
         span: tuple[Instant, Instant] | None = None,
         part: tuple[Instant, Instant] | None = None,
         backend: Backend | None = None,
-        functions: Mapping[str, Callable[..., Any]] | None = None,
+        functions: Mapping[str, Callable[..., Any] | _native.Pointer] | None = None,
         layout: Layout | None = None,
         progress: bool | Callable[[float | None], object] | None = None,
     ) -> Table:
@@ -95,7 +98,7 @@ class Query:
         backend
             ``"native"`` is the default.
         functions
-            What the program calls as ``@name(...)``. They must be pure.
+            What the program calls as ``@name(...)``, besides what :func:`tilt.udf` made. They must be pure.
         layout
             Which columns of time the result has.
         progress
@@ -123,7 +126,7 @@ class Query:
                 span=_ticks(span, program.unit),
                 part=_ticks(part, program.unit),
                 backend=backend,
-                functions=functions,
+                functions=FUNCTIONS | dict(functions or {}),
                 layout=layout,
                 progress=callback,
             )

@@ -1,5 +1,6 @@
 """Streams: what users can do with them, and what they are told when they do it wrong."""
 
+import ctypes
 import importlib.util
 import pickle
 import subprocess
@@ -302,3 +303,20 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     with pytest.raises(SystemExit) as stopped:
         main(["nonsense"])
     assert stopped.value.code == 2
+
+
+def test_functions_of_ones_own(trades: tl.Stream) -> None:
+    libc = ctypes.CDLL(None)
+    magnitude = tl.udf(libc.labs, args=["i64"], returns="i64", name="magnitude")
+    assert magnitude(trades["qty"] - 3).collect()["qty"] == [2, 2, 1, 0]
+
+    kind = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double, ctypes.c_int64, ctypes.c_double)
+    mixed = kind(lambda a, n, b: a * n + b)
+    both = tl.udf(mixed, args=[float, int, float], returns=float, name="mixed")
+    assert trades.with_columns(y=both(tl.col("px"), tl.col("qty"), 0.5)).collect()["y"] == [10.5, 55.5, 18.5, 36.5]
+    joined = tl.udf(lambda a, b: f"{a}{b}", args=[str, int], returns=str)
+    assert joined(trades["sym"], trades["qty"]).collect()["sym"] == ["a1", "b5", "a2", "b3"]
+    with pytest.raises(TypeError, match="not str"):
+        tl.udf("labs", args=[int], returns=int)
+    with pytest.raises(ValueError, match="f64, i64 and bool"):
+        tl.udf(libc.labs, args=[str], returns=int)

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::pointer::Pointer;
 use pyo3::{IntoPyObjectExt, prelude::*, types::PyTuple};
 use tilt::{
     interp::{Functions, Value},
@@ -24,6 +25,15 @@ impl Calls {
             let Some(declared) = declared.find(|f| f.name == name) else {
                 continue;
             };
+            let pointer = Python::attach(|py| {
+                let pointer = function.bind(py).cast::<Pointer>();
+                pointer.ok().map(|pointer| pointer.get().clone())
+            });
+            if let Some(pointer) = pointer {
+                let native = move |arguments: &[Value]| pointer.call(arguments);
+                calls.functions.register(name, native);
+                continue;
+            }
             let (result, raised) = (declared.result.clone(), Arc::clone(&calls.raised));
             calls.functions.register(name, move |arguments| {
                 let value = Python::attach(|py| {

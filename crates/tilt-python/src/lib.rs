@@ -8,7 +8,7 @@
 //! | `input.rs`, `declare.rs`, `redeclare.rs` | rows for an input of a query; the declaration that rows fit; inputs declared otherwise |
 //! | `table.rs`, `column.rs`, `build.rs` | Arrow tables: Python objects in and out |
 //! | `files.rs`, `lookup.rs` | scans and writing; rows joined with a table |
-//! | `functions.rs`, `watch.rs` | Python functions in queries; runs that can be interrupted |
+//! | `functions.rs`, `pointer.rs`, `watch.rs` | functions of Python and of C in queries; runs that can be interrupted |
 //! | `errors.rs`, `guard.rs` | exceptions; panics |
 //! | `entropy.rs` | what wheels need of a newer glibc |
 
@@ -28,6 +28,7 @@ mod functions;
 mod guard;
 mod input;
 mod lookup;
+mod pointer;
 mod program;
 mod query;
 mod redeclare;
@@ -57,6 +58,7 @@ mod _native {
         files::{Scan, write},
         input::Input,
         lookup::lookup,
+        pointer::Pointer,
         program::Program,
         query::Query,
         redeclare::{events, redeclare},
