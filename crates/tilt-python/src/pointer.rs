@@ -73,9 +73,10 @@ macro_rules! invoke {
             }
         }
     };
-    ($address:expr, $result:ty, $args:expr, [$($types:ty),*], [$($values:expr),*], []) => {
+    ($address:expr, $result:ty, $args:expr, [$($types:ty),*], [$($values:expr),*], []) => {{
+        debug_assert!($args.is_empty(), "at most four arguments");
         invoke!(now $address, $result, [$($types),*], [$($values),*])
-    };
+    }};
 }
 
 impl Pointer {
