@@ -16,11 +16,9 @@ pub enum Error {
     #[error(transparent)]
     Run(#[from] RunError),
     /// The caller: the run was cancelled.
-    #[error(
-        "the run was cancelled after {done:.0} % of the time range; start it again to get a result"
-    )]
+    #[error("the run was cancelled after {:.0} % of the time range; start it again to get a result", done * 100.0)]
     Cancelled {
-        /// The share that was done, in per cent.
+        /// The share that was done, from 0 to 1.
         done: f64,
     },
     /// A bug in tilt.

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use tilt_data::{Column, SnapshotBuffer, Spans, Stamps};
-use tilt_interp::{Options, run_buffers};
+use tilt_interp::{Options, RunError, run_buffers_watched};
 use tilt_ir::{DType, Expr, Field, Program, Span, StreamId, Timelines};
 
 use crate::{
+    control::{ALL_WORK, Control},
     edges,
     error::Error,
     facts::SeriesFacts,
@@ -29,22 +30,44 @@ pub(crate) fn run(
     inputs: &BTreeMap<String, SnapshotBuffer>,
     options: &RunOptions,
 ) -> Result<SnapshotBuffer, Error> {
+    let control = Control::new(options);
+    control.reach(0.0);
+    let output = controlled(query, inputs, options, &control)?;
+    control.finish(output.len());
+    Ok(output)
+}
+
+fn controlled(
+    query: &Inner,
+    inputs: &BTreeMap<String, SnapshotBuffer>,
+    options: &RunOptions,
+    control: &Control,
+) -> Result<SnapshotBuffer, Error> {
     if options.backend != Backend::Interpreter {
-        if let Some(result) = try_loops(query, inputs, options)? {
+        if let Some(result) = try_loops(query, inputs, options, control)? {
             return Ok(result);
         }
+        control.alive()?;
+        control.restart();
         if query.learns_of_gaps()
-            && let Some(result) = try_loops(query, inputs, options)?
+            && let Some(result) = try_loops(query, inputs, options, control)?
         {
             return Ok(result);
         }
     }
+    control.alive()?;
+    control.restart();
     let options = Options {
         span: options.span,
         part: options.part,
         functions: options.functions.clone(),
     };
-    Ok(run_buffers(&query.program, inputs, &options)?)
+    let watch = |share: f64| control.reach(share);
+    let result = run_buffers_watched(&query.program, inputs, &options, &watch);
+    if let Err(RunError::Stopped) = result {
+        control.alive()?;
+    }
+    Ok(result?)
 }
 
 /// The result by loops, or `None` where only the interpreter knows.
@@ -52,8 +75,10 @@ fn try_loops(
     query: &Inner,
     inputs: &BTreeMap<String, SnapshotBuffer>,
     options: &RunOptions,
+    control: &Control,
 ) -> Result<Option<SnapshotBuffer>, Error> {
     let program = &query.program;
+    control.alive()?;
     let Some(buffers) = events_only(program, inputs) else {
         return Ok(None);
     };
@@ -74,7 +99,7 @@ fn try_loops(
         return Ok(None);
     }
     if program.inputs().any(|(_, input)| input.key.is_some()) {
-        return keyed::run(query, inputs, &buffers, run, options);
+        return keyed::run(query, inputs, &buffers, run, options, control);
     }
     let mut facts = BTreeMap::new();
     for (id, input) in program.inputs() {
@@ -83,7 +108,9 @@ fn try_loops(
         };
         facts.insert(id, of_input);
     }
+    control.alive()?;
     let prepared = query.prepare(&facts, options.backend);
+    control.alive()?;
     let Prepared::Loops { plan, code } = &*prepared else {
         return Ok(None);
     };
@@ -116,6 +143,8 @@ fn try_loops(
         functions: &options.functions,
         threads: options.threads.unwrap_or_else(default_threads),
         piece_rows: options.piece_rows,
+        control,
+        work: ALL_WORK,
     };
     match job.run() {
         Ok(series) => {

@@ -45,6 +45,7 @@
 mod call;
 mod chunks;
 mod code;
+mod control;
 mod cursor;
 mod edges;
 mod error;
@@ -73,6 +74,7 @@ mod text;
 mod view;
 mod window;
 
+pub use control::{Cancel, Progress};
 pub use error::Error;
 pub use query::{Backend, Compiled, Query, RunOptions};
 pub use tilt_codegen::jit::forget as forget_compiled;

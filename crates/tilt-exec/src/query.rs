@@ -17,6 +17,7 @@ use tilt_ir::{
 
 use crate::{
     code::Code,
+    control::{Cancel, Progress, Watcher},
     error::Error,
     execute, explain,
     facts::{AxisFacts, LeafFacts, Regular, SeriesFacts},
@@ -256,6 +257,8 @@ pub struct RunOptions {
     pub(crate) piece_rows: Option<usize>,
     pub(crate) backend: Backend,
     pub(crate) functions: Functions,
+    pub(crate) cancel: Option<Cancel>,
+    pub(crate) progress: Option<Watcher>,
 }
 
 impl RunOptions {
@@ -298,6 +301,21 @@ impl RunOptions {
     #[must_use]
     pub fn functions(mut self, functions: Functions) -> Self {
         self.functions = functions;
+        self
+    }
+
+    /// What stops the run: it returns [`Error::Cancelled`] once the token is cancelled.
+    #[must_use]
+    pub fn cancel(mut self, cancel: Cancel) -> Self {
+        self.cancel = Some(cancel);
+        self
+    }
+
+    /// What is told how far the run has come: at its start and end, and at most about 20 times a second in between. It is called by the
+    /// threads that work, one at a time, and not after the run has returned.
+    #[must_use]
+    pub fn progress(mut self, report: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        self.progress = Some(Watcher(Arc::new(report)));
         self
     }
 }

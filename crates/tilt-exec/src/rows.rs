@@ -282,12 +282,14 @@ impl<'a> RowsRun<'a> {
             };
             custom.begin(&calls, n, scratch);
             for (row, window) in windows.iter().enumerate() {
+                piece.control.check()?;
                 let found = custom.row(&calls, row, window, range.plan.bounds, self.numbering);
                 self.found[row / 8] |= u8::from(found) << (row % 8);
             }
             return Ok(());
         }
         for (row, window) in windows.iter().enumerate() {
+            piece.control.check()?;
             if !self.engine.is_summed_by_parts() {
                 slide(&mut self.engine, &mut self.held, window, &all);
             }

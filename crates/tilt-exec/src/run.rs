@@ -22,6 +22,7 @@ use tilt_interp::Functions;
 use crate::{
     call::{self, CallPlan},
     code::Code,
+    control::{Control, share},
     cursor::{self, Shape},
     locate::{self, Located, Locator},
     memory::{INSTANTS, Returned, Scratch},
@@ -57,6 +58,9 @@ pub(crate) struct Piece<'a> {
     /// Strings by their codes.
     pub(crate) words: &'a [String],
     pub(crate) functions: &'a Functions,
+    pub(crate) control: &'a Control,
+    /// How much of the run's work this piece is.
+    pub(crate) work: u64,
 }
 
 /// Which rows of the output a piece computes.
@@ -107,6 +111,7 @@ impl Piece<'_> {
         for (number, stage) in self.plan.stages.iter().enumerate() {
             let is_output = number + 1 == self.plan.stages.len();
             let axis = self.axis(stage, &series);
+            self.control.check()?;
             let computed = StageRun::run(self, stage, &axis, &series, is_output)?;
             series.insert(stage.stream, computed);
             last = Some(stage.stream);
@@ -183,7 +188,7 @@ impl Piece<'_> {
                     })
                     .collect();
                 let mut merged = Merged::spare(groups.len());
-                merge_into(&groups, required, None, &mut merged);
+                merge_into(&groups, required, None, self.control, &mut merged);
                 let starts = INSTANTS.lend(merged.starts);
                 let timeline = Timeline::intervals(starts, INSTANTS.lend(merged.ends));
                 Arc::new(Axis::new(timeline, merged.choices))
@@ -335,6 +340,11 @@ impl<'a> StageRun<'a> {
         let simple = windows.is_empty() && stage.locates.iter().all(Locate::by_row);
         let chunk = if simple { 16 * CHUNK } else { CHUNK };
         let mut scratch = Scratch::default();
+        let stages = &self.piece.plan.stages;
+        let work = share(self.piece.work, 1, stages.len());
+        let is_output = stages
+            .last()
+            .is_some_and(|last| last.stream == stage.stream);
         let mut start = rows.start;
         while start < rows.end {
             let end = rows.end.min(start + chunk);
@@ -347,6 +357,9 @@ impl<'a> StageRun<'a> {
                 &mut windows,
                 &mut scratch,
             )?;
+            let done = share(work, end - start, rows.len());
+            let output = if is_output { end - start } else { 0 };
+            self.piece.control.advance(done, output)?;
             start = end;
         }
         if windows.iter().any(WindowRun::may_overflow) {
@@ -480,7 +493,7 @@ impl<'a> StageRun<'a> {
         }
         let piece = self.piece;
         // SAFETY: the loop above has stored the arguments of all rows.
-        unsafe { call.results(piece.functions, piece.words, &targets, rows, chunk.scratch) }
+        unsafe { call.results(piece, &targets, rows, chunk.scratch) }
     }
 
     fn view(&self, source: &Source, nullable: bool, chunk: &mut Chunk) -> View {

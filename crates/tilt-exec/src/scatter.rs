@@ -16,11 +16,13 @@ use tilt_ir::{Bounds, Clock, Program, Span, StreamId, is_strict};
 
 use crate::{
     code::Code,
+    control::Control,
     keyed::{Output, leaf_types},
     keys::{Ids, Keys},
     pieces::pool,
     plan::{Domain, ParamSource, Plan, Source, Stage},
     reads::SAME,
+    run::Trouble,
     scatter::{cells::Cells, piece::Piece},
     series::Series,
     window::Algorithm,
@@ -190,6 +192,7 @@ pub(crate) struct Job<'a> {
     pub(crate) part: Span,
     pub(crate) texts: &'a HashMap<String, u32>,
     pub(crate) threads: usize,
+    pub(crate) control: &'a Control,
 }
 
 impl Job<'_> {
@@ -242,14 +245,14 @@ impl Job<'_> {
         let pieces = self.pieces(&windows, end);
         let piece = |windows: &Range<i64>| {
             let mut piece = Piece::new(self, first..end, is_sparse);
-            piece.run(windows.clone());
-            piece
+            piece.run(windows.clone()).map(|()| piece)
         };
-        let done: Vec<Piece> = if pieces.len() > 1 {
+        let done: Result<Vec<Piece>, Trouble> = if pieces.len() > 1 {
             pool(self.threads).install(|| pieces.par_iter().map(piece).collect())
         } else {
             pieces.iter().map(piece).collect()
         };
+        let done = done.ok()?;
         let magnitude = done.iter().fold(0, |all, piece| all | piece.magnitude);
         let widest = done.iter().map(|piece| piece.widest).max().unwrap_or(0);
         // No total is greater than all bits of its terms times their count.
