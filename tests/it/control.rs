@@ -235,3 +235,107 @@ fn a_run_that_is_cancelled_before_it_starts_says_so() {
         assert_eq!(error.to_string(), text);
     }
 }
+
+#[test]
+fn statistics_say_what_a_run_did() {
+    let compiled = compiled(
+        "input ~x: f64 fixed 8  ~m[t every 100] = reduce mean ~x[t-1000:t]
+         ~y[t] = ~x[t] - hold(~m[t], 1000)  output ~y",
+    );
+    let inputs = inputs([("x", points(200_000, 0))]);
+    let options = RunOptions::default().threads(2);
+    let plain = compiled.run(&inputs, &options).expect("runs");
+    let (output, stats) = compiled.run_with_stats(&inputs, &options).expect("runs");
+    assert_eq!(output.len(), plain.len());
+    assert_eq!((stats.rows, stats.threads), (output.len(), 2));
+    assert!(stats.cached && stats.interpreted.is_none(), "{stats}");
+    assert!(stats.pieces >= 1 && stats.peak_bytes > 1_000_000, "{stats}");
+    let names: Vec<&str> = stats.stages.iter().map(|s| s.name.as_str()).collect();
+    assert_eq!(names, ["m", "y"], "{stats}");
+    let last = &stats.stages[1];
+    assert!(
+        last.rows >= 200_000 && last.time > Duration::ZERO,
+        "{stats}"
+    );
+    assert!(
+        last.read > 1_600_000 && last.written >= 1_600_000,
+        "{stats}"
+    );
+    assert_eq!(stats.stages[0].windows, ["blocks"], "{stats}");
+    let table = stats.to_string();
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(
+        lines[0].contains(" rows in ") && lines[0].contains("compiled before in"),
+        "{table}"
+    );
+    assert!(
+        lines[1].starts_with("stage ") && lines[1].ends_with("written  windows"),
+        "{table}"
+    );
+    assert!(
+        lines[2].starts_with("~m ") && lines[2].ends_with("  blocks"),
+        "{table}"
+    );
+    assert!(lines[3].starts_with("~y "), "{table}");
+
+    let (_, text) = compiled.analyze(&inputs, &options).expect("runs");
+    let explained = compiled.explain();
+    let kept = text
+        .lines()
+        .filter(|line| explained.lines().any(|l| l == *line));
+    assert!(kept.count() > 10, "{text}");
+    assert_eq!(text.matches("\n  measured: ").count(), 2, "{text}");
+    assert!(
+        text.lines().nth(1).is_some_and(|l| l.contains(" rows in ")),
+        "{text}"
+    );
+}
+
+#[test]
+fn statistics_say_why_a_run_was_interpreted() {
+    let compiled = compiled("input ~x: f64 fixed 8 ~y[t] = reduce collect ~x[t-30:t] output ~y");
+    let inputs = inputs([("x", points(100, 0))]);
+    let (_, stats) = compiled
+        .run_with_stats(&inputs, &RunOptions::default())
+        .expect("runs");
+    assert!(
+        stats.interpreted.is_some() && stats.stages.is_empty(),
+        "{stats}"
+    );
+    assert!(stats.to_string().starts_with("100 rows in "), "{stats}");
+    assert!(
+        stats.to_string().contains("interpreted because of "),
+        "{stats}"
+    );
+    let (_, text) = compiled
+        .analyze(&inputs, &RunOptions::default())
+        .expect("runs");
+    assert!(text.contains("interpreted, because of"), "{text}");
+}
+
+#[test]
+fn statistics_count_the_rows_of_all_keys() {
+    let by_key = "input ~x: {k: i64, v: i64} point key k";
+    let inputs = inputs([("x", keyed(20_000, 7))]);
+    for (text, rows) in [
+        (
+            "~y[t] = reduce sum ~x[t-70:t] map (~x[t].v) output ~y",
+            20_000,
+        ),
+        (
+            "~y[t every 1000] = reduce sum ~x[t-1000:t] map (~x[t].v) output ~y",
+            140,
+        ),
+    ] {
+        let compiled = compiled(&format!("{by_key} {text}"));
+        let options = RunOptions::default().threads(2);
+        let (output, stats) = compiled.run_with_stats(&inputs, &options).expect("runs");
+        assert_eq!((output.len(), stats.rows), (rows, rows), "{stats}");
+        assert_eq!(
+            stats.stages.last().map(|s| s.rows),
+            Some(rows as u64),
+            "{stats}"
+        );
+        assert!(stats.stages[0].read > 0, "{stats}");
+    }
+}

@@ -12,4 +12,5 @@ mod keyed;
 mod numerics;
 mod properties;
 mod shapes;
+mod streams;
 mod text;

@@ -1,6 +1,7 @@
 //! Runs that can be watched and stopped.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     sync::{
         Arc, Mutex, PoisonError, TryLockError,
@@ -9,7 +10,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{error::Error, query::RunOptions, run::Trouble};
+use tilt_ir::StreamId;
+
+use crate::{
+    error::Error,
+    facts::SeriesFacts,
+    query::{Backend, Inner, Prepared, RunOptions},
+    run::Trouble,
+    stats::Collector,
+};
 
 /// Stops runs: whoever holds a clone may cancel, from any thread. A token that was cancelled stays so.
 ///
@@ -71,7 +80,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// What a run asks now and then, and tells how far it is. Costs a test of a pointer if nobody watches.
 #[derive(Debug)]
-pub(crate) struct Control(Option<Box<Meter>>);
+pub(crate) struct Control {
+    meter: Option<Box<Meter>>,
+    /// Counts what the run does, if somebody asked.
+    stats: Option<Box<Collector>>,
+}
 
 #[derive(Debug)]
 struct Meter {
@@ -89,10 +102,8 @@ struct Meter {
 impl Control {
     pub(crate) fn new(options: &RunOptions) -> Self {
         let (cancel, watcher) = (options.cancel.clone(), options.progress.clone());
-        if cancel.is_none() && watcher.is_none() {
-            return Self(None);
-        }
-        let meter = Meter {
+        let is_watched = cancel.is_some() || watcher.is_some();
+        let meter = is_watched.then(|| Meter {
             cancel,
             watcher,
             started: Instant::now(),
@@ -100,18 +111,59 @@ impl Control {
             rows: AtomicU64::new(0),
             due: AtomicU64::new(0),
             last: Mutex::new(Progress { done: 0.0, rows: 0 }),
-        };
-        Self(Some(Box::new(meter)))
+        });
+        Self {
+            meter: meter.map(Box::new),
+            stats: None,
+        }
+    }
+
+    /// As [`new`](Self::new), for a run that is measured.
+    pub(crate) fn measured(options: &RunOptions) -> Self {
+        Self {
+            stats: Some(Box::new(Collector::new())),
+            ..Self::new(options)
+        }
+    }
+
+    /// A plan for data of a shape.
+    pub(crate) fn prepare(
+        &self,
+        query: &Inner,
+        facts: &BTreeMap<StreamId, SeriesFacts>,
+        backend: Backend,
+    ) -> Arc<Prepared> {
+        let ready = query.prepare(facts, backend);
+        if let Some(stats) = self.stats() {
+            stats.uses(&ready);
+        }
+        ready.prepared
+    }
+
+    /// Loops do not settle the run, and why.
+    pub(crate) fn gives_up(&self, why: &str) {
+        if let Some(stats) = self.stats() {
+            stats.gives_up(why);
+        }
+    }
+
+    /// Counts what the run does, if somebody asked.
+    #[inline]
+    pub(crate) fn stats(&self) -> Option<&Collector> {
+        self.stats.as_deref()
     }
 
     /// Control that nobody has.
     #[cfg(test)]
     pub(crate) fn none() -> Self {
-        Self(None)
+        Self {
+            meter: None,
+            stats: None,
+        }
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
-        let cancel = self.0.as_ref().and_then(|meter| meter.cancel.as_ref());
+        let cancel = self.meter.as_ref().and_then(|meter| meter.cancel.as_ref());
         cancel.is_some_and(Cancel::is_cancelled)
     }
 
@@ -126,7 +178,7 @@ impl Control {
 
     /// As [`check`](Self::check), for the caller.
     pub(crate) fn alive(&self) -> Result<(), Error> {
-        let Some(meter) = self.0.as_ref().filter(|_| self.is_cancelled()) else {
+        let Some(meter) = self.meter.as_ref().filter(|_| self.is_cancelled()) else {
             return Ok(());
         };
         Err(Error::Cancelled { done: meter.done() })
@@ -135,7 +187,7 @@ impl Control {
     /// Counts work that was done, in parts of [`ALL_WORK`], and rows of the output. Fails if the run was cancelled.
     #[inline]
     pub(crate) fn advance(&self, work: u64, rows: usize) -> Result<(), Trouble> {
-        if let Some(meter) = &self.0 {
+        if let Some(meter) = &self.meter {
             meter.done.fetch_add(work, Ordering::Relaxed);
             meter.rows.fetch_add(rows as u64, Ordering::Relaxed);
             meter.report();
@@ -146,15 +198,18 @@ impl Control {
 
     /// Nothing is done, but for what was reported.
     pub(crate) fn restart(&self) {
-        if let Some(meter) = &self.0 {
+        if let Some(meter) = &self.meter {
             meter.done.store(0, Ordering::Relaxed);
             meter.rows.store(0, Ordering::Relaxed);
+        }
+        if let Some(stats) = self.stats() {
+            stats.restart();
         }
     }
 
     /// This share of the work is done. Whether to go on.
     pub(crate) fn reach(&self, share: f64) -> bool {
-        if let Some(meter) = &self.0 {
+        if let Some(meter) = &self.meter {
             let done = (share.clamp(0.0, 1.0) * ALL_WORK as f64) as u64;
             meter.done.fetch_max(done, Ordering::Relaxed);
             meter.report();
@@ -164,7 +219,7 @@ impl Control {
 
     /// Reports the end of a run, with the rows of its output.
     pub(crate) fn finish(&self, rows: usize) {
-        let Some(meter) = &self.0 else { return };
+        let Some(meter) = &self.meter else { return };
         let mut last = meter.last.lock().unwrap_or_else(PoisonError::into_inner);
         let rows = last.rows.max(rows as u64);
         *last = Progress { done: 1.0, rows };

@@ -16,9 +16,10 @@ use crate::{
     keyed,
     pieces::Job,
     plan::{Domain, Plan},
-    query::{Backend, Inner, Prepared, RunOptions},
+    query::{Backend, Inner, Prepared, Ready, RunOptions},
     run::Trouble,
     series::{Axis, Series, aligned},
+    stats::Stats,
     text::Dictionary,
 };
 
@@ -30,11 +31,45 @@ pub(crate) fn run(
     inputs: &BTreeMap<String, SnapshotBuffer>,
     options: &RunOptions,
 ) -> Result<SnapshotBuffer, Error> {
-    let control = Control::new(options);
+    Ok(watched(query, inputs, options, &Control::new(options))?.0)
+}
+
+/// The output, the plan that gave it, and what that cost.
+pub(crate) fn measure(
+    query: &Inner,
+    inputs: &BTreeMap<String, SnapshotBuffer>,
+    options: &RunOptions,
+) -> Result<(SnapshotBuffer, Option<Ready>, Stats), Error> {
+    let control = Control::measured(options);
+    let (output, how) = watched(query, inputs, options, &control)?;
+    let is_interpreted = how == How::Interpreted;
+    let threads = if is_interpreted {
+        1
+    } else {
+        options.threads.unwrap_or_else(default_threads)
+    };
+    let stats = control.stats().expect("a run that is measured");
+    let (ready, stats) = stats.finish(output.len(), threads, is_interpreted);
+    Ok((output, ready, stats))
+}
+
+/// What gave a result.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    Loops,
+    Interpreted,
+}
+
+fn watched(
+    query: &Inner,
+    inputs: &BTreeMap<String, SnapshotBuffer>,
+    options: &RunOptions,
+    control: &Control,
+) -> Result<(SnapshotBuffer, How), Error> {
     control.reach(0.0);
-    let output = controlled(query, inputs, options, &control)?;
+    let (output, how) = controlled(query, inputs, options, control)?;
     control.finish(output.len());
-    Ok(output)
+    Ok((output, how))
 }
 
 fn controlled(
@@ -42,17 +77,17 @@ fn controlled(
     inputs: &BTreeMap<String, SnapshotBuffer>,
     options: &RunOptions,
     control: &Control,
-) -> Result<SnapshotBuffer, Error> {
+) -> Result<(SnapshotBuffer, How), Error> {
     if options.backend != Backend::Interpreter {
         if let Some(result) = try_loops(query, inputs, options, control)? {
-            return Ok(result);
+            return Ok((result, How::Loops));
         }
         control.alive()?;
         control.restart();
         if query.learns_of_gaps()
             && let Some(result) = try_loops(query, inputs, options, control)?
         {
-            return Ok(result);
+            return Ok((result, How::Loops));
         }
     }
     control.alive()?;
@@ -67,7 +102,7 @@ fn controlled(
     if let Err(RunError::Stopped) = result {
         control.alive()?;
     }
-    Ok(result?)
+    Ok((result?, How::Interpreted))
 }
 
 /// The result by loops, or `None` where only the interpreter knows.
@@ -109,7 +144,7 @@ fn try_loops(
         facts.insert(id, of_input);
     }
     control.alive()?;
-    let prepared = query.prepare(&facts, options.backend);
+    let prepared = control.prepare(query, &facts, options.backend);
     control.alive()?;
     let Prepared::Loops { plan, code } = &*prepared else {
         return Ok(None);
@@ -151,7 +186,10 @@ fn try_loops(
             let output = assemble(program, inputs, plan, &series, &dictionary);
             output.map(Some).map_err(|e| Error::Internal(e.to_string()))
         }
-        Err(Trouble(_)) => Ok(None),
+        Err(Trouble(why)) => {
+            control.gives_up(why);
+            Ok(None)
+        }
     }
 }
 

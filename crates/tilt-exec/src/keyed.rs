@@ -104,13 +104,11 @@ pub(crate) fn run(
         options,
         control,
     };
-    match run.in_one_pass()? {
-        Some(output) => Ok(Some(output)),
-        None => {
-            control.restart();
-            run.by_key()
-        }
+    if let Some(output) = run.in_one_pass()? {
+        return Ok(Some(output));
     }
+    control.restart();
+    run.by_key()
 }
 
 /// A keyed run.
@@ -173,7 +171,7 @@ impl Run<'_> {
             };
         }
         self.control.alive()?;
-        let prepared = self.query.prepare(&facts, self.options.backend);
+        let prepared = (self.control).prepare(self.query, &facts, self.options.backend);
         self.control.alive()?;
         let Prepared::Loops { plan, code } = &*prepared else {
             return Ok(None);
@@ -231,7 +229,7 @@ impl Run<'_> {
             groups.insert(*id, grouped);
             self.control.alive()?;
         }
-        let prepared = self.query.prepare(&facts, options.backend);
+        let prepared = (self.control).prepare(self.query, &facts, options.backend);
         let Prepared::Loops { plan, code } = &*prepared else {
             return Ok(None);
         };
@@ -288,8 +286,12 @@ impl Run<'_> {
             (0..keys.len()).map(one).collect()
         };
         self.control.alive()?;
-        let Ok(found) = found else {
-            return Ok(None);
+        let found = match found {
+            Ok(found) => found,
+            Err(Trouble(why)) => {
+                self.control.gives_up(why);
+                return Ok(None);
+            }
         };
         let parts: Vec<Events> = found.into_iter().flatten().collect();
         let output = merge(program, plan, &parts)?;

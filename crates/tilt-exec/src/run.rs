@@ -7,6 +7,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     ops::Range,
     sync::{Arc, atomic::Ordering},
+    time::Instant,
 };
 
 use arrow_buffer::BooleanBuffer;
@@ -33,7 +34,7 @@ use crate::{
     range::RangeRun,
     scan::WindowRun,
     series::{Axis, Leaf, Series},
-    view,
+    stats, view,
 };
 
 /// Rows that are computed together: their columns stay in the first cache.
@@ -108,11 +109,24 @@ impl Piece<'_> {
     pub(crate) fn evaluate(&self, inputs: BTreeMap<StreamId, Series>) -> Result<Series, Trouble> {
         let mut series = inputs;
         let mut last = None;
+        if let Some(stats) = self.control.stats() {
+            stats.piece();
+        }
         for (number, stage) in self.plan.stages.iter().enumerate() {
             let is_output = number + 1 == self.plan.stages.len();
+            let begun = self.control.stats().map(|_| Instant::now());
             let axis = self.axis(stage, &series);
             self.control.check()?;
             let computed = StageRun::run(self, stage, &axis, &series, is_output)?;
+            if let (Some(stats), Some(begun)) = (self.control.stats(), begun) {
+                let rows = match &self.wanted {
+                    Wanted::Rows { rows, .. } if is_output => rows.len(),
+                    _ => computed.axis.len(),
+                };
+                let read = stats::bytes_read(stage, &series);
+                let bits = stats::row_bits(self.plan, stage);
+                stats.stage(number, rows, read, bits, begun.elapsed());
+            }
             series.insert(stage.stream, computed);
             last = Some(stage.stream);
         }

@@ -55,7 +55,8 @@
 pub use tilt_data as data;
 pub use tilt_data::arrow;
 pub use tilt_exec::{
-    Backend, Cancel, Compiled, Error, Progress, Query, RunOptions, forget_compiled,
+    Backend, Cancel, Compiled, Error, Progress, Query, RunOptions, StageStats, Stats, StreamRun,
+    forget_compiled,
 };
 pub use tilt_interp as interp;
 pub use tilt_ir as ir;
