@@ -339,3 +339,37 @@ fn statistics_count_the_rows_of_all_keys() {
         assert!(stats.stages[0].read > 0, "{stats}");
     }
 }
+
+/// What it costs to watch a run: `cargo test -p tilt --test it cost_of -- --ignored --nocapture`.
+#[test]
+#[ignore = "a report of times: a test must not fail because the machine is busy"]
+fn cost_of_watching_and_of_statistics() {
+    let inputs = inputs([("x", points(2_000_000, 0))]);
+    for body in [
+        "~x[t] * 2.0",
+        "reduce sum ~x[t-1000:t]",
+        "reduce median ~x[t-100:t]",
+    ] {
+        let compiled = compiled(&format!("input ~x: f64 fixed 8 ~y[t] = {body} output ~y"));
+        let plain = RunOptions::default().threads(1);
+        let watched = plain.clone().cancel(Cancel::new()).progress(|_| {});
+        let mut best = [Duration::MAX; 3];
+        for _ in 0..7 {
+            let mut measure = |way: usize, run: &dyn Fn()| {
+                let begun = Instant::now();
+                run();
+                best[way] = best[way].min(begun.elapsed());
+            };
+            measure(0, &|| drop(compiled.run(&inputs, &plain)));
+            measure(1, &|| drop(compiled.run(&inputs, &watched)));
+            measure(2, &|| drop(compiled.run_with_stats(&inputs, &plain)));
+        }
+        let ratio = |way: usize| best[way].as_secs_f64() / best[0].as_secs_f64();
+        println!(
+            "{body}: {:?}, watched {:.3}, measured {:.3}",
+            best[0],
+            ratio(1),
+            ratio(2)
+        );
+    }
+}

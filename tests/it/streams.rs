@@ -374,7 +374,10 @@ fn a_run_over_chunks_reports_and_can_be_cancelled() {
         "{reports:?}"
     );
     assert_eq!(reports[0], tilt::Progress { done: 0.0, rows: 0 });
-    assert_eq!(reports.last().map(|p| p.rows), Some(10_000));
+    assert!(
+        reports.iter().all(|p| p.done < 0.7 && p.rows <= 10_000),
+        "{reports:?}"
+    );
 }
 
 /// The most memory that the process has had, in bytes.

@@ -76,7 +76,7 @@ impl fmt::Debug for Watcher {
 /// All work of a run. Parts of it are counted in whole numbers, which threads can add in any order.
 pub(crate) const ALL_WORK: u64 = 1 << 48;
 /// Reports are at least so far apart, but for the first and the last.
-const PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
 /// What a run asks now and then, and tells how far it is. Costs a test of a pointer if nobody watches.
 #[derive(Debug)]

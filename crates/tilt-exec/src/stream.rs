@@ -7,16 +7,16 @@
 //! The span of the run is that of all events, as always: its start is known when an event of every input has come, its end when all inputs are exhausted. The span that
 //! a part's run is given is cut to what the part can see, so its cost does not grow with the time that has passed.
 
-use std::{collections::BTreeMap, error::Error as StdError};
+use std::{collections::BTreeMap, error::Error as StdError, time::Instant};
 
 use tilt_data::SnapshotBuffer;
 use tilt_interp::DataError;
 use tilt_ir::Span;
 
 use crate::{
-    control::{Cancel, Progress},
+    control::{Cancel, PAUSE, Progress},
     error::Error,
-    execute,
+    execute::{self, default_threads},
     query::{Compiled, RunOptions},
     stream::{arriving::Arriving, limits::Limits},
 };
@@ -26,7 +26,7 @@ mod limits;
 
 /// How many bytes a run over chunks uses, about, if nobody says.
 const BUDGET: usize = 1 << 30;
-/// Rows of a part, if memory allows and its halo is not longer: enough for some pieces.
+/// Rows of a part for each thread, if memory allows and its halo is not longer: some pieces.
 const LEAST: usize = 1 << 17;
 /// A part has at least so many times the rows of its halo, so that what is read twice does not count.
 const HALOS: usize = 4;
@@ -44,6 +44,8 @@ pub struct StreamRun<I> {
     /// Rows that must have come before the next part is looked for.
     wanted: usize,
     rows: u64,
+    /// When progress was reported last.
+    reported: Option<Instant>,
     has_emitted: bool,
     is_done: bool,
 }
@@ -62,6 +64,8 @@ impl<I> std::fmt::Debug for StreamRun<I> {
 impl Compiled {
     /// Runs the query on inputs that arrive in chunks, and gives its output part by part: together the same events, bit for bit, as a run on all
     /// chunks at once. Chunks of an input follow each other in time, and may have any number of rows.
+    ///
+    /// A part is given out once no chunk that is still to come can change it. The span of the run is that of all events unless it is given, which lets progress be told as well.
     ///
     /// Of each input no more is held than what the next part of the output depends on, in about as much memory as [`RunOptions::memory`] allows.
     /// Chunks are asked for when they are needed, from the input that has come least far.
@@ -114,7 +118,7 @@ impl Compiled {
             let halo = lineage.halo(id);
             arriving.push(Arriving::new(program, input, halo, chunks));
         }
-        let run = StreamRun {
+        let mut run = StreamRun {
             query: self.clone(),
             options: options.clone(),
             inputs: arriving,
@@ -122,6 +126,7 @@ impl Compiled {
             until: i64::MIN,
             wanted: 0,
             rows: 0,
+            reported: None,
             has_emitted: false,
             is_done: false,
         };
@@ -175,10 +180,11 @@ where
         // First an event of each, then whoever has come least far; in the end also those that only the span depends on.
         let open = self.inputs.iter_mut().filter(|input| !input.is_exhausted);
         let next = open.min_by_key(|input| (input.knows_start(), input.frontier()));
-        match next {
-            Some(input) => input.pull(program, span)?,
-            None => self.wanted = 0,
-        }
+        let Some(input) = next else {
+            let what = "all input has come, but not all output can be told";
+            return Err(Error::Internal(what.to_owned()));
+        };
+        input.pull(program, span)?;
         Ok(None)
     }
 }
@@ -226,7 +232,8 @@ impl<I> StreamRun<I> {
         }
         let most = needed().map(|input| self.most_rows(input)).max();
         let held: usize = needed().map(Arriving::held_rows).sum();
-        let least = self.options.piece_rows.unwrap_or(LEAST);
+        let threads = || self.options.threads.unwrap_or_else(default_threads);
+        let least = self.options.piece_rows.unwrap_or_else(|| LEAST * threads());
         let least = least.max(HALOS * held.saturating_sub(fresh));
         let least = least.min(most.unwrap_or(1));
         if !is_exhausted && fresh < least {
@@ -240,7 +247,7 @@ impl<I> StreamRun<I> {
         if found.is_none() {
             // Rows to come are looked at together with all that are held: not one by one.
             self.wanted = fresh + 1 + fresh / 8;
-            self.check_budget()?;
+            self.check_budget(Arriving::held_rows)?;
         }
         Ok(found)
     }
@@ -293,14 +300,15 @@ impl<I> StreamRun<I> {
         ends.max()
     }
 
-    /// Fails if so much is held that nothing more should be.
-    fn check_budget(&self) -> Result<(), Error> {
-        let bytes: usize = self.inputs.iter().map(Arriving::held_bytes).sum();
+    /// Fails if so many rows, of those that are held, are too many.
+    fn check_budget(&self, rows: impl Fn(&Arriving<I>) -> usize) -> Result<(), Error> {
+        let bytes = |input: &&Arriving<I>| rows(input).saturating_mul(input.row_bytes());
+        let largest = self.inputs.iter().max_by_key(bytes);
+        let bytes: usize = self.inputs.iter().map(|input| bytes(&input)).sum();
         let budget = self.budget();
         if self.is_exhausted() || bytes <= budget / 2 {
             return Ok(());
         }
-        let largest = self.inputs.iter().max_by_key(|input| input.held_bytes());
         let unit = self.query.inner.program.unit;
         Err(Error::Memory {
             input: largest.map_or_else(String::new, |input| input.name.clone()),
@@ -349,7 +357,7 @@ impl<I> StreamRun<I> {
         self.wanted = 0;
         self.is_done = is_last || asked.end <= end;
         self.inputs.iter_mut().for_each(|input| input.forget(end));
-        self.check_budget()?;
+        self.check_budget(|input| input.held_rows() - input.fresh_rows())?;
         let output =
             output.filter(|output| !output.is_empty() || self.is_done && !self.has_emitted);
         self.rows += output.as_ref().map_or(0, |output| output.len() as u64);
@@ -403,10 +411,14 @@ impl<I> StreamRun<I> {
         distance(until) / distance(span.end)
     }
 
-    fn report(&self, done: f64) {
-        if let Some(watcher) = &self.options.progress {
+    fn report(&mut self, done: f64) {
+        let Some(watcher) = &self.options.progress else {
+            return;
+        };
+        if self.is_done || self.reported.is_none_or(|last| last.elapsed() >= PAUSE) {
             let rows = self.rows;
             (watcher.0)(Progress { done, rows });
+            self.reported = Some(Instant::now());
         }
     }
 }

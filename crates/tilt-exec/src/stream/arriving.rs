@@ -255,11 +255,6 @@ impl<I> Arriving<I> {
         self.row_bytes
     }
 
-    /// Bytes that are held.
-    pub(super) fn held_bytes(&self) -> usize {
-        self.held_rows().saturating_mul(self.row_bytes)
-    }
-
     /// Puts all rows that are held together.
     pub(super) fn join(&mut self) -> Result<(), Error> {
         if self.fresh.is_empty() {
