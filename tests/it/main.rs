@@ -2,6 +2,7 @@
 
 mod apps;
 mod build;
+mod control;
 mod edges;
 mod engine;
 mod explain;
@@ -13,4 +14,5 @@ mod numerics;
 mod properties;
 mod reducers;
 mod shapes;
+mod streams;
 mod text;

@@ -5,19 +5,21 @@ use std::collections::BTreeMap;
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use tilt_data::{Column, SnapshotBuffer, Spans, Stamps};
-use tilt_interp::{Options, run_buffers};
+use tilt_interp::{Options, RunError, run_buffers_watched};
 use tilt_ir::{DType, Expr, Field, Program, Span, StreamId, Timelines};
 
 use crate::{
+    control::{ALL_WORK, Control},
     edges,
     error::Error,
     facts::SeriesFacts,
     keyed,
     pieces::Job,
     plan::{Domain, Plan},
-    query::{Backend, Inner, Prepared, RunOptions},
+    query::{Backend, Inner, Prepared, Ready, RunOptions},
     run::Trouble,
     series::{Axis, Series, aligned},
+    stats::Stats,
     text::Dictionary,
 };
 
@@ -29,22 +31,78 @@ pub(crate) fn run(
     inputs: &BTreeMap<String, SnapshotBuffer>,
     options: &RunOptions,
 ) -> Result<SnapshotBuffer, Error> {
+    Ok(watched(query, inputs, options, &Control::new(options))?.0)
+}
+
+/// The output, the plan that gave it, and what that cost.
+pub(crate) fn measure(
+    query: &Inner,
+    inputs: &BTreeMap<String, SnapshotBuffer>,
+    options: &RunOptions,
+) -> Result<(SnapshotBuffer, Option<Ready>, Stats), Error> {
+    let control = Control::measured(options);
+    let (output, how) = watched(query, inputs, options, &control)?;
+    let is_interpreted = how == How::Interpreted;
+    let threads = if is_interpreted {
+        1
+    } else {
+        options.threads.unwrap_or_else(default_threads)
+    };
+    let stats = control.stats().expect("a run that is measured");
+    let (ready, stats) = stats.finish(output.len(), threads, is_interpreted);
+    Ok((output, ready, stats))
+}
+
+/// What gave a result.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    Loops,
+    Interpreted,
+}
+
+fn watched(
+    query: &Inner,
+    inputs: &BTreeMap<String, SnapshotBuffer>,
+    options: &RunOptions,
+    control: &Control,
+) -> Result<(SnapshotBuffer, How), Error> {
+    control.reach(0.0);
+    let (output, how) = controlled(query, inputs, options, control)?;
+    control.finish(output.len());
+    Ok((output, how))
+}
+
+fn controlled(
+    query: &Inner,
+    inputs: &BTreeMap<String, SnapshotBuffer>,
+    options: &RunOptions,
+    control: &Control,
+) -> Result<(SnapshotBuffer, How), Error> {
     if options.backend != Backend::Interpreter {
-        if let Some(result) = try_loops(query, inputs, options)? {
-            return Ok(result);
+        if let Some(result) = try_loops(query, inputs, options, control)? {
+            return Ok((result, How::Loops));
         }
+        control.alive()?;
+        control.restart();
         if query.learns_of_gaps()
-            && let Some(result) = try_loops(query, inputs, options)?
+            && let Some(result) = try_loops(query, inputs, options, control)?
         {
-            return Ok(result);
+            return Ok((result, How::Loops));
         }
     }
+    control.alive()?;
+    control.restart();
     let options = Options {
         span: options.span,
         part: options.part,
         functions: options.functions.clone(),
     };
-    Ok(run_buffers(&query.program, inputs, &options)?)
+    let watch = |share: f64| control.reach(share);
+    let result = run_buffers_watched(&query.program, inputs, &options, &watch);
+    if let Err(RunError::Stopped) = result {
+        control.alive()?;
+    }
+    Ok((result?, How::Interpreted))
 }
 
 /// The result by loops, or `None` where only the interpreter knows.
@@ -52,8 +110,10 @@ fn try_loops(
     query: &Inner,
     inputs: &BTreeMap<String, SnapshotBuffer>,
     options: &RunOptions,
+    control: &Control,
 ) -> Result<Option<SnapshotBuffer>, Error> {
     let program = &query.program;
+    control.alive()?;
     let Some(buffers) = events_only(program, inputs) else {
         return Ok(None);
     };
@@ -74,7 +134,7 @@ fn try_loops(
         return Ok(None);
     }
     if program.inputs().any(|(_, input)| input.key.is_some()) {
-        return keyed::run(query, inputs, &buffers, run, options);
+        return keyed::run(query, inputs, &buffers, run, options, control);
     }
     let mut facts = BTreeMap::new();
     for (id, input) in program.inputs() {
@@ -83,7 +143,9 @@ fn try_loops(
         };
         facts.insert(id, of_input);
     }
-    let prepared = query.prepare(&facts, options.backend);
+    control.alive()?;
+    let prepared = control.prepare(query, &facts, options.backend);
+    control.alive()?;
     let Prepared::Loops { plan, code } = &*prepared else {
         return Ok(None);
     };
@@ -116,13 +178,18 @@ fn try_loops(
         functions: &options.functions,
         threads: options.threads.unwrap_or_else(default_threads),
         piece_rows: options.piece_rows,
+        control,
+        work: ALL_WORK,
     };
     match job.run() {
         Ok(series) => {
             let output = assemble(program, inputs, plan, &series, &dictionary);
             output.map(Some).map_err(|e| Error::Internal(e.to_string()))
         }
-        Err(Trouble(_)) => Ok(None),
+        Err(Trouble(why)) => {
+            control.gives_up(why);
+            Ok(None)
+        }
     }
 }
 

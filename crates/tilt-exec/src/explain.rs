@@ -9,34 +9,61 @@ use crate::{
     code::Code,
     pieces::{HALOS, MERGED, STREAMED, Whole, usual_rows},
     plan::{Domain, GroupPlan, Plan, Root, Stage},
-    query::{Backend, Inner, Prepared},
+    query::{Backend, Inner, Prepared, Ready},
+    stats::{Stats, bytes},
     window::{Algorithm, RangePlan, WindowPlan},
 };
 
 pub(crate) fn explain(query: &Inner) -> String {
-    let mut text = String::new();
-    // Writing to a string does not fail.
-    let _ = Explained(query).write(&mut text);
-    text
+    let prepared = match query.declared_facts() {
+        Ok(facts) => query.prepare(&facts, Backend::Native).prepared,
+        Err(unsupported) => Prepared::Interpreted(unsupported.0).into(),
+    };
+    Explained(query, None).text(&prepared)
 }
 
-struct Explained<'a>(&'a Inner);
+/// The plan that was run, with what was measured.
+pub(crate) fn analyzed(query: &Inner, ready: Option<Ready>, stats: &Stats) -> String {
+    let prepared = match (ready, &stats.interpreted) {
+        (Some(ready), None) => ready.prepared,
+        (_, why) => Prepared::Interpreted(why.clone().unwrap_or_default()).into(),
+    };
+    Explained(query, Some(stats)).text(&prepared)
+}
+
+/// The algorithm of a window in one word.
+pub(crate) fn algorithm(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::Blocks { .. } => "blocks",
+        Algorithm::Prefix { .. } => "prefix",
+        Algorithm::Fold { .. } => "fold",
+        Algorithm::Rows { .. } => "rows",
+    }
+}
+
+struct Explained<'a>(&'a Inner, Option<&'a Stats>);
 
 impl Explained<'_> {
-    fn write(&self, out: &mut String) -> fmt::Result {
+    fn text(&self, prepared: &Prepared) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = self.write(&mut text, prepared);
+        text
+    }
+
+    fn write(&self, out: &mut String, prepared: &Prepared) -> fmt::Result {
         let program = &self.0.program;
-        let prepared = match self.0.declared_facts() {
-            Ok(facts) => self.0.prepare(&facts, Backend::Native),
-            Err(unsupported) => Prepared::Interpreted(unsupported.0).into(),
-        };
         writeln!(out, "query {}", program.name)?;
+        if let Some(stats) = self.1 {
+            writeln!(out, "  {}", stats.summary())?;
+        }
         for (input, halo) in self.0.lineage.halos() {
             let (back, ahead) = (halo.lookback, halo.lookahead);
             let (back, ahead) = (back.display(program.unit), ahead.display(program.unit));
             let name = program.streams[input].name();
             writeln!(out, "  ~{name}: lookback {back}, lookahead {ahead}")?;
         }
-        match &*prepared {
+        match prepared {
             Prepared::Interpreted(why) => {
                 writeln!(out, "interpreted, because of {why}")?;
                 writeln!(out, "\n== program\n{program}")
@@ -157,6 +184,17 @@ impl Explained<'_> {
             stage.name,
             self.rows(plan, stage)
         )?;
+        let mut measured = self.1.iter().flat_map(|stats| &stats.stages);
+        if let Some(stats) = measured.find(|stats| stats.name == stage.name) {
+            let (read, written) = (bytes(stats.read), bytes(stats.written));
+            writeln!(
+                out,
+                "  measured: {} in {:.1?}, {:.2} ns/row; {read} read, {written} written",
+                some(stats.rows as usize, "row"),
+                stats.time,
+                stats.nanos_per_row(),
+            )?;
+        }
         for window in &stage.windows {
             self.window(out, plan, stage, window)?;
         }
@@ -236,19 +274,17 @@ impl Explained<'_> {
         let range = &stage.ranges[window.range];
         // The text begins with the reduction's name.
         let what = window.what.split_once(' ').map_or("", |(_, text)| text);
-        let (name, loops) = match window.algorithm {
+        let mut name = algorithm(window.algorithm).to_owned();
+        let loops = match window.algorithm {
             Algorithm::Blocks { forward, backward } => {
-                let name = format!("blocks of {}", self.length(range));
-                (name, vec![(forward, "prefixes"), (backward, "suffixes")])
+                name += &format!(" of {}", self.length(range));
+                vec![(forward, "prefixes"), (backward, "suffixes")]
             }
-            Algorithm::Prefix { forward } => {
-                ("prefix".to_owned(), vec![(forward, "running totals")])
+            Algorithm::Prefix { forward } => vec![(forward, "running totals")],
+            Algorithm::Fold { forward, backward } => {
+                vec![(forward, "late parts"), (backward, "early parts")]
             }
-            Algorithm::Fold { forward, backward } => (
-                "fold".to_owned(),
-                vec![(forward, "late parts"), (backward, "early parts")],
-            ),
-            Algorithm::Rows { store } => ("rows".to_owned(), vec![(store, "contributions")]),
+            Algorithm::Rows { store } => vec![(store, "contributions")],
         };
         let why = why(stage, range, window);
         let steady = if range.steady {

@@ -45,6 +45,7 @@
 mod call;
 mod chunks;
 mod code;
+mod control;
 mod cursor;
 mod edges;
 mod error;
@@ -70,10 +71,15 @@ mod scan;
 mod scatter;
 mod series;
 mod slack;
+mod stats;
+mod stream;
 mod text;
 mod view;
 mod window;
 
+pub use control::{Cancel, Progress};
 pub use error::Error;
 pub use query::{Backend, Compiled, Query, RunOptions};
+pub use stats::{StageStats, Stats};
+pub use stream::StreamRun;
 pub use tilt_codegen::jit::forget as forget_compiled;

@@ -15,6 +15,7 @@ use tilt_ir::{Halo, Lineage, Reach, Span, StreamId};
 use crate::{
     chunks::Chunks,
     code::Code,
+    control::{Control, share},
     plan::{Domain, Plan, Root, Stage},
     run::{Piece, Shared, Trouble, Wanted, series_of},
     series::{Axis, Series},
@@ -85,6 +86,9 @@ pub(crate) struct Job<'a> {
     pub(crate) functions: &'a Functions,
     pub(crate) threads: usize,
     pub(crate) piece_rows: Option<usize>,
+    pub(crate) control: &'a Control,
+    /// How much of the run's work this is.
+    pub(crate) work: u64,
 }
 
 impl Job<'_> {
@@ -111,7 +115,8 @@ impl Job<'_> {
         let starts: Vec<usize> = rows.clone().step_by(size).collect();
         let piece = |start: &usize| {
             let of_piece = *start..rows.end.min(start + size);
-            self.piece(&axis, of_piece, &columns, start - rows.start, streaming)
+            let at = start - rows.start;
+            self.piece(&axis, of_piece, &columns, at, rows.len(), streaming)
         };
         if self.threads > 1 && starts.len() > 1 {
             pool(self.threads).install(|| starts.par_iter().try_for_each(piece))?;
@@ -181,9 +186,11 @@ impl Job<'_> {
         rows: Range<usize>,
         columns: &[Shared],
         at: usize,
+        all: usize,
         streaming: bool,
     ) -> Result<(), Trouble> {
         let span = span_of(axis, &rows);
+        let work = share(self.work, rows.len(), all);
         let cuts = self.cuts(span);
         let slack = self.plan.reach.unwrap_or(0);
         let scope = Span::new(
@@ -203,6 +210,8 @@ impl Job<'_> {
             texts: self.texts,
             words: self.words,
             functions: self.functions,
+            control: self.control,
+            work,
             wanted: Wanted::Rows {
                 rows: rows.start - first..rows.end - first,
                 columns,
@@ -223,6 +232,8 @@ impl Job<'_> {
         if parts.len() < 2 {
             return self.in_one_go();
         }
+        let work = share(self.work, 1, parts.len());
+        let timed = |part: &Span| self.timed(*part, work);
         let mut chunks = Chunks::default();
         let mut done = 0;
         let wave = if self.threads > 1 {
@@ -233,9 +244,9 @@ impl Job<'_> {
         for parts_of_wave in parts.chunks(wave) {
             let computed: Result<Vec<Series>, Trouble> = if parts_of_wave.len() > 1 {
                 let parts = parts_of_wave.par_iter();
-                pool(self.threads).install(|| parts.map(|part| self.timed(*part)).collect())
+                pool(self.threads).install(|| parts.map(timed).collect())
             } else {
-                parts_of_wave.iter().map(|part| self.timed(*part)).collect()
+                parts_of_wave.iter().map(timed).collect()
             };
             let computed = computed?;
             for series in &computed {
@@ -277,7 +288,7 @@ impl Job<'_> {
     }
 
     /// The events that end in a part.
-    fn timed(&self, part: Span) -> Result<Series, Trouble> {
+    fn timed(&self, part: Span, work: u64) -> Result<Series, Trouble> {
         let piece = Piece {
             plan: self.plan,
             code: self.code,
@@ -286,6 +297,8 @@ impl Job<'_> {
             texts: self.texts,
             words: self.words,
             functions: self.functions,
+            control: self.control,
+            work,
             wanted: Wanted::Time(part),
         };
         let cuts = self.cuts(part);
@@ -305,6 +318,8 @@ impl Job<'_> {
             texts: self.texts,
             words: self.words,
             functions: self.functions,
+            control: self.control,
+            work: self.work,
             wanted: Wanted::Time(self.part),
         };
         piece.evaluate(self.series.clone())

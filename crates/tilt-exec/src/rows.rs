@@ -26,7 +26,7 @@ use tilt_ir::{Agg, Bounds};
 use crate::{
     memory::{Returned, Scratch},
     range::RangeRun,
-    run::{Piece, Trouble},
+    run::{CHUNK, Piece, Trouble},
     series::Series,
     view,
 };
@@ -300,12 +300,13 @@ impl<'a> RowsRun<'a> {
             };
             custom.begin(&calls, n, scratch);
             let bounds = range.plan.bounds;
-            custom.windows(&calls, &windows, bounds, self.numbering, self.found);
+            custom.windows(&calls, &windows, bounds, self.numbering, self.found)?;
             return Ok(());
         }
         for (row, window) in windows.iter().enumerate() {
+            piece.control.check()?;
             if !self.engine.is_summed_by_parts() {
-                slide(&mut self.engine, &mut self.held, window, &all);
+                slide(&mut self.engine, &mut self.held, window, &all, piece)?;
             }
             match self.engine.result(window, &all)? {
                 Found::Nothing => continue,
@@ -368,7 +369,13 @@ impl<'a> RowsRun<'a> {
 }
 
 /// Brings the engine from the positions it holds to those of a window.
-fn slide(engine: &mut Engine, held: &mut Range<usize>, window: &Window, all: &Contributions) {
+fn slide(
+    engine: &mut Engine,
+    held: &mut Range<usize>,
+    window: &Window,
+    all: &Contributions,
+    piece: &Piece,
+) -> Result<(), Trouble> {
     let (first, end) = (window.first, window.end.max(window.first));
     let moves_on = held.start <= first && held.end <= end && first <= held.end;
     let pops = held.start < first && !engine.can_pop();
@@ -382,11 +389,15 @@ fn slide(engine: &mut Engine, held: &mut Range<usize>, window: &Window, all: &Co
         }
     }
     for p in held.end..end {
+        if p % CHUNK == 0 {
+            piece.control.check()?;
+        }
         if all.contributes(p) && !(window.is_list && all.span(p).0 >= window.to) {
             engine.push(p, all);
         }
     }
     *held = first..end;
+    Ok(())
 }
 
 /// The windows of a chunk of rows.

@@ -7,6 +7,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     ops::Range,
     sync::{Arc, atomic::Ordering},
+    time::Instant,
 };
 
 use arrow_buffer::BooleanBuffer;
@@ -22,6 +23,7 @@ use tilt_interp::Functions;
 use crate::{
     call::{self, CallPlan},
     code::Code,
+    control::{Control, share},
     cursor::{self, Shape},
     locate::{self, Located, Locator},
     memory::{INSTANTS, Returned, Scratch},
@@ -32,7 +34,7 @@ use crate::{
     range::RangeRun,
     scan::WindowRun,
     series::{Axis, Leaf, Series},
-    view,
+    stats, view,
 };
 
 /// Rows that are computed together: their columns stay in the first cache.
@@ -57,6 +59,9 @@ pub(crate) struct Piece<'a> {
     /// Strings by their codes.
     pub(crate) words: &'a [String],
     pub(crate) functions: &'a Functions,
+    pub(crate) control: &'a Control,
+    /// How much of the run's work this piece is.
+    pub(crate) work: u64,
 }
 
 /// Which rows of the output a piece computes.
@@ -104,10 +109,24 @@ impl Piece<'_> {
     pub(crate) fn evaluate(&self, inputs: BTreeMap<StreamId, Series>) -> Result<Series, Trouble> {
         let mut series = inputs;
         let mut last = None;
+        if let Some(stats) = self.control.stats() {
+            stats.piece();
+        }
         for (number, stage) in self.plan.stages.iter().enumerate() {
             let is_output = number + 1 == self.plan.stages.len();
+            let begun = self.control.stats().map(|_| Instant::now());
             let axis = self.axis(stage, &series);
+            self.control.check()?;
             let computed = StageRun::run(self, stage, &axis, &series, is_output)?;
+            if let (Some(stats), Some(begun)) = (self.control.stats(), begun) {
+                let rows = match &self.wanted {
+                    Wanted::Rows { rows, .. } if is_output => rows.len(),
+                    _ => computed.axis.len(),
+                };
+                let read = stats::bytes_read(stage, &series);
+                let bits = stats::row_bits(self.plan, stage);
+                stats.stage(number, rows, read, bits, begun.elapsed());
+            }
             series.insert(stage.stream, computed);
             last = Some(stage.stream);
         }
@@ -183,7 +202,7 @@ impl Piece<'_> {
                     })
                     .collect();
                 let mut merged = Merged::spare(groups.len());
-                merge_into(&groups, required, None, &mut merged);
+                merge_into(&groups, required, None, self.control, &mut merged);
                 let starts = INSTANTS.lend(merged.starts);
                 let timeline = Timeline::intervals(starts, INSTANTS.lend(merged.ends));
                 Arc::new(Axis::new(timeline, merged.choices))
@@ -335,6 +354,11 @@ impl<'a> StageRun<'a> {
         let simple = windows.is_empty() && stage.locates.iter().all(Locate::by_row);
         let chunk = if simple { 16 * CHUNK } else { CHUNK };
         let mut scratch = Scratch::default();
+        let stages = &self.piece.plan.stages;
+        let work = share(self.piece.work, 1, stages.len());
+        let is_output = stages
+            .last()
+            .is_some_and(|last| last.stream == stage.stream);
         let mut start = rows.start;
         while start < rows.end {
             let end = rows.end.min(start + chunk);
@@ -347,6 +371,9 @@ impl<'a> StageRun<'a> {
                 &mut windows,
                 &mut scratch,
             )?;
+            let done = share(work, end - start, rows.len());
+            let output = if is_output { end - start } else { 0 };
+            self.piece.control.advance(done, output)?;
             start = end;
         }
         if windows.iter().any(WindowRun::may_overflow) {
@@ -480,7 +507,7 @@ impl<'a> StageRun<'a> {
         }
         let piece = self.piece;
         // SAFETY: the loop above has stored the arguments of all rows.
-        unsafe { call.results(piece.functions, piece.words, &targets, rows, chunk.scratch) }
+        unsafe { call.results(piece, &targets, rows, chunk.scratch) }
     }
 
     fn view(&self, source: &Source, nullable: bool, chunk: &mut Chunk) -> View {

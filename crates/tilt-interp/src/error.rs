@@ -19,6 +19,9 @@ pub enum RunError {
     /// The program that runs the query must provide something else.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// The caller has stopped the run.
+    #[error("the run was stopped; start it again to get a result")]
+    Stopped,
     /// Never the caller's fault.
     #[error("internal error, please report it: {0}")]
     Internal(String),

@@ -55,9 +55,11 @@ mod tests;
 mod timeline;
 mod value;
 
-pub use buffers::{BufferError, buffer_of, check_buffer, events_of, run_buffers, with_time_of};
+pub use buffers::{
+    BufferError, buffer_of, check_buffer, events_of, run_buffers, run_buffers_watched, with_time_of,
+};
 pub use error::{DataError, HostError, QueryError, RunError};
 pub use events::{Event, Inputs, hull};
 pub use functions::{Function, Functions};
-pub use run::{Options, run, run_keyed, run_stream};
+pub use run::{Options, Watch, run, run_keyed, run_stream};
 pub use value::Value;

@@ -32,6 +32,12 @@ pub struct Options {
     pub functions: Functions,
 }
 
+/// What is told now and then which share of a run's work is done, from 0 to 1, and says whether to go on.
+pub type Watch<'a> = &'a dyn Fn(f64) -> bool;
+
+/// Evaluations between two calls of a [`Watch`].
+const BETWEEN_CALLS: usize = 256;
+
 /// The output of a program, ordered by end. For keyed inputs these are the rows of [`run_keyed`] without their keys.
 ///
 /// # Errors
@@ -50,7 +56,7 @@ pub fn run_stream(
     options: &Options,
     stream: StreamId,
 ) -> Result<Vec<Event>, RunError> {
-    let rows = run_keys(program, inputs, options, stream)?;
+    let rows = run_keys(program, inputs, options, stream, &|_| true)?;
     Ok(rows.into_iter().map(|(_, event)| event).collect())
 }
 
@@ -64,14 +70,15 @@ pub fn run_keyed(
     inputs: &Inputs,
     options: &Options,
 ) -> Result<Vec<(Value, Event)>, RunError> {
-    run_keys(program, inputs, options, program.output)
+    run_keys(program, inputs, options, program.output, &|_| true)
 }
 
-fn run_keys(
+pub(crate) fn run_keys(
     program: &Program,
     inputs: &Inputs,
     options: &Options,
     target: StreamId,
+    watch: Watch,
 ) -> Result<Vec<(Value, Event)>, RunError> {
     verify(program).map_err(QueryError::Invalid)?;
     if !program.streams.contains(target) {
@@ -94,11 +101,14 @@ fn run_keys(
     }
     let keys = keys(&tables);
     let mut output = Vec::new();
-    for key in keys {
+    let count = keys.len() as f64;
+    for (number, key) in keys.into_iter().enumerate() {
+        let watch = |share: f64| watch((number as f64 + share) / count);
         let of_key = tables
             .iter()
             .map(|(id, table)| (*id, table.of_key(key.as_ref())));
-        let streams = evaluate(program, &needed, of_key.collect(), run, &options.functions)?;
+        let of_key = of_key.collect();
+        let streams = evaluate(program, &needed, of_key, run, &options.functions, &watch)?;
         let series = &streams[target];
         for position in series.events() {
             let Span { start, end } = series.timeline.interval(*position);
@@ -198,6 +208,7 @@ fn evaluate(
     inputs: Vec<(StreamId, Vec<Row>)>,
     run: Span,
     functions: &Functions,
+    watch: Watch,
 ) -> Result<Streams, RunError> {
     let mut streams = Streams::new(program.streams.len());
     for (id, rows) in inputs {
@@ -217,7 +228,8 @@ fn evaluate(
         .collect();
     let ranges = Ranges::new(program, needed, run);
     let grids = grid_timelines(&temporals, &ranges)?;
-    for (id, temporal) in temporals {
+    let count = temporals.len() as f64;
+    for (number, (id, temporal)) in temporals.into_iter().enumerate() {
         let (timeline, ticks) = match temporal.clock {
             Clock::Every { period, offset } => {
                 let grid = Grid::new(period, offset);
@@ -239,7 +251,12 @@ fn evaluate(
             run_end: run.end,
             stream: id,
         };
-        for Tick { position, bound } in ticks {
+        let all = ticks.len() as f64;
+        for (tick, Tick { position, bound }) in ticks.into_iter().enumerate() {
+            let is_due = tick % BETWEEN_CALLS == 0;
+            if is_due && !watch((number as f64 + tick as f64 / all) / count) {
+                return Err(RunError::Stopped);
+            }
             let value = evaluator.value(temporal.body, position, &bound, &streams)?;
             streams[id].set(position, value);
         }

@@ -74,7 +74,10 @@
 
 pub use tilt_data as data;
 pub use tilt_data::arrow;
-pub use tilt_exec::{Backend, Compiled, Error, Query, RunOptions, forget_compiled};
+pub use tilt_exec::{
+    Backend, Cancel, Compiled, Error, Progress, Query, RunOptions, StageStats, Stats, StreamRun,
+    forget_compiled,
+};
 pub use tilt_interp as interp;
 pub use tilt_ir as ir;
 pub use tilt_ir::build::{self, BuildError, Stream, Window};

@@ -77,6 +77,11 @@ impl Grouped {
         this
     }
 
+    /// How many rows all keys have.
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
     fn range(&self, key: usize) -> Range<usize> {
         self.bounds[key] as usize..self.bounds[key + 1] as usize
     }

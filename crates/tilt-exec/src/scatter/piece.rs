@@ -9,9 +9,10 @@ use tilt_codegen::{
 use tilt_data::Timeline;
 
 use crate::{
+    control::{ALL_WORK, share},
     memory::{Returned, Scratch},
     plan::{Source, Stage},
-    run::{CHUNK, Shared},
+    run::{CHUNK, Shared, Trouble},
     scan::magnitude,
     scatter::{
         Job, Slot,
@@ -104,7 +105,7 @@ impl<'a> Piece<'a> {
         }
     }
 
-    pub(super) fn run(&mut self, windows: Range<i64>) {
+    pub(super) fn run(&mut self, windows: Range<i64>) -> Result<(), Trouble> {
         let timeline = &self.job.series.axis.timeline;
         let mut next = windows.start + self.reach.start;
         let mut row = timeline.ends_until(self.job.edge(next).unwrap_or(i64::MIN));
@@ -116,19 +117,19 @@ impl<'a> Piece<'a> {
                     .then(|| self.job.pane_of(row))
                     .flatten()
                 else {
-                    return;
+                    return Ok(());
                 };
                 window = window.max(pane - self.reach.end + 1);
                 next = next.max(window + self.reach.start);
                 if window >= windows.end {
-                    return;
+                    return Ok(());
                 }
             }
             while next < window + self.reach.end {
                 let edge = self.job.edge(next + 1).unwrap_or(i64::MAX);
                 let rows = row..row + rows_until(timeline, row, edge);
                 row = rows.end;
-                self.fill(next, rows);
+                self.fill(next, rows)?;
                 next += 1;
             }
             let rows: usize = self.panes.iter().map(|pane| pane.rows).sum();
@@ -138,6 +139,7 @@ impl<'a> Piece<'a> {
             }
             window += 1;
         }
+        Ok(())
     }
 
     fn at(&self, pane: i64) -> usize {
@@ -145,7 +147,7 @@ impl<'a> Piece<'a> {
     }
 
     /// Forgets the pane that was in the same place, and joins the rows of this one to its states.
-    fn fill(&mut self, pane: i64, rows: Range<usize>) {
+    fn fill(&mut self, pane: i64, rows: Range<usize>) -> Result<(), Trouble> {
         let at = self.at(pane);
         let pane = &mut self.panes[at];
         if pane.rows > 0 {
@@ -177,7 +179,10 @@ impl<'a> Piece<'a> {
                     .map(|(window, slot)| &self.contributions[window][slot]);
                 scatter(ids, values, state);
             }
+            let work = share(ALL_WORK, chunk.len(), self.job.series.axis.len());
+            self.job.control.advance(work, 0)?;
         }
+        Ok(())
     }
 
     /// What rows contribute to each window of the stage.
