@@ -236,11 +236,18 @@ impl Explained<'_> {
         let range = &stage.ranges[window.range];
         // The text begins with the reduction's name.
         let what = window.what.split_once(' ').map_or("", |(_, text)| text);
-        let (name, loops) = match window.algorithm {
+        let (name, mut loops) = match window.algorithm {
             Algorithm::Blocks { forward, backward } => {
                 let name = format!("blocks of {}", self.length(range));
                 (name, vec![(forward, "prefixes"), (backward, "suffixes")])
             }
+            Algorithm::Totals {
+                forward,
+                difference,
+            } => (
+                "totals".to_owned(),
+                vec![(forward, "what enters"), (difference, "less what leaves")],
+            ),
             Algorithm::Prefix { forward } => {
                 ("prefix".to_owned(), vec![(forward, "running totals")])
             }
@@ -250,8 +257,16 @@ impl Explained<'_> {
             ),
             Algorithm::Rows { store } => ("rows".to_owned(), vec![(store, "contributions")]),
         };
+        let name = match &window.panes {
+            Some(panes) => {
+                loops.insert(0, (panes.fold, "panes"));
+                loops.extend(panes.short.map(|short| (short, "whole panes")));
+                format!("{name} over panes of {} positions", panes.every)
+            }
+            None => name,
+        };
         let why = why(stage, range, window);
-        let steady = if range.steady {
+        let steady = if range.is_steady() {
             "; the same number of rows at every row"
         } else {
             ""
@@ -298,7 +313,7 @@ fn why(stage: &Stage, range: &RangePlan, window: &WindowPlan) -> &'static str {
             Some((Combine::Min | Combine::Max, _)) => "an extreme cannot be taken back",
             _ => "floats are added in one order",
         },
-        Algorithm::Prefix { .. } => "integers are subtracted exactly",
+        Algorithm::Totals { .. } | Algorithm::Prefix { .. } => "integers are subtracted exactly",
         Algorithm::Fold { .. } => match (&stage.domain, range.bounds) {
             (_, Bounds::Ordinal { .. }) => "counted from the window's first event",
             (Domain::Grid { period, .. }, _)
@@ -332,6 +347,7 @@ fn shape(body: &Loop) -> String {
         Sink::Store { .. } => "stores".to_owned(),
         Sink::Scan { .. } => "scans".to_owned(),
         Sink::Fold { .. } => "folds".to_owned(),
+        Sink::Panes { every, .. } => format!("folds panes of {every}:"),
     };
     let mut what: Vec<String> = Vec::new();
     match &body.sink {
@@ -342,7 +358,7 @@ fn shape(body: &Loop) -> String {
                 format!("{ty}{nullable}")
             }));
         }
-        Sink::Scan { slots, .. } | Sink::Fold { slots, .. } => {
+        Sink::Scan { slots, .. } | Sink::Fold { slots, .. } | Sink::Panes { slots, .. } => {
             let text = |s: &Slot| format!("{} {}", operation(s.op), body.ty(s.value));
             what.extend(slots.iter().map(text));
         }
