@@ -36,6 +36,7 @@ pub(crate) fn algorithm(algorithm: Algorithm) -> &'static str {
     match algorithm {
         Algorithm::Blocks { .. } => "blocks",
         Algorithm::Prefix { .. } => "prefix",
+        Algorithm::Totals { .. } => "totals",
         Algorithm::Fold { .. } => "fold",
         Algorithm::Rows { .. } => "rows",
     }
@@ -275,19 +276,28 @@ impl Explained<'_> {
         // The text begins with the reduction's name.
         let what = window.what.split_once(' ').map_or("", |(_, text)| text);
         let mut name = algorithm(window.algorithm).to_owned();
-        let loops = match window.algorithm {
+        let mut loops = match window.algorithm {
             Algorithm::Blocks { forward, backward } => {
                 name += &format!(" of {}", self.length(range));
                 vec![(forward, "prefixes"), (backward, "suffixes")]
             }
+            Algorithm::Totals {
+                forward,
+                difference,
+            } => vec![(forward, "what enters"), (difference, "less what leaves")],
             Algorithm::Prefix { forward } => vec![(forward, "running totals")],
             Algorithm::Fold { forward, backward } => {
                 vec![(forward, "late parts"), (backward, "early parts")]
             }
             Algorithm::Rows { store } => vec![(store, "contributions")],
         };
+        if let Some(panes) = &window.panes {
+            loops.insert(0, (panes.fold, "panes"));
+            loops.extend(panes.short.map(|short| (short, "whole panes")));
+            name += &format!(" over panes of {} positions", panes.every);
+        }
         let why = why(stage, range, window);
-        let steady = if range.steady {
+        let steady = if range.is_steady() {
             "; the same number of rows at every row"
         } else {
             ""
@@ -334,7 +344,7 @@ fn why(stage: &Stage, range: &RangePlan, window: &WindowPlan) -> &'static str {
             Some((Combine::Min | Combine::Max, _)) => "an extreme cannot be taken back",
             _ => "floats are added in one order",
         },
-        Algorithm::Prefix { .. } => "integers are subtracted exactly",
+        Algorithm::Totals { .. } | Algorithm::Prefix { .. } => "integers are subtracted exactly",
         Algorithm::Fold { .. } => match (&stage.domain, range.bounds) {
             (_, Bounds::Ordinal { .. }) => "counted from the window's first event",
             (Domain::Grid { period, .. }, _)
@@ -376,6 +386,7 @@ fn shape(body: &Loop) -> String {
         Sink::Store { .. } => "stores".to_owned(),
         Sink::Scan { .. } => "scans".to_owned(),
         Sink::Fold { .. } => "folds".to_owned(),
+        Sink::Panes { every, .. } => format!("folds panes of {every}:"),
     };
     let mut what: Vec<String> = Vec::new();
     match &body.sink {
@@ -386,7 +397,7 @@ fn shape(body: &Loop) -> String {
                 format!("{ty}{nullable}")
             }));
         }
-        Sink::Scan { slots, .. } | Sink::Fold { slots, .. } => {
+        Sink::Scan { slots, .. } | Sink::Fold { slots, .. } | Sink::Panes { slots, .. } => {
             let text = |s: &Slot| format!("{} {}", operation(s.op), body.ty(s.value));
             what.extend(slots.iter().map(text));
         }

@@ -31,8 +31,8 @@ pub(crate) struct RangeRun<'a> {
 }
 
 enum Kind<'a> {
-    /// Row `i` covers the positions from `i + lo` to before `i + hi`, as far as they exist.
-    Steady { lo: i64, hi: i64 },
+    /// Row `i` covers the positions from `i·every + lo` to before `i·every + hi`, as far as they exist.
+    Steady { lo: i64, hi: i64, every: i64 },
     General {
         window: Box<Window<'a>>,
         /// Rows are those of the source, and windows end with the row.
@@ -43,6 +43,30 @@ enum Kind<'a> {
         ranks: Ranks,
         started: Box<Window<'a>>,
     },
+}
+
+/// Windows that move by one unit from row to row, all of one width, and the blocks of that width that they are split at. A unit is a position
+/// or a pane.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Steady {
+    /// Row `i` covers the units from `i + lo` to before `i + hi`, as far as they exist.
+    pub(crate) lo: i64,
+    pub(crate) hi: i64,
+    /// How many units there are.
+    pub(crate) len: usize,
+    /// A unit that begins a block; it need not exist.
+    pub(crate) origin: i64,
+}
+
+impl Steady {
+    pub(crate) fn width(&self) -> i64 {
+        (self.hi - self.lo).max(1)
+    }
+
+    /// The first unit of the block that a unit is in; neither need exist.
+    pub(crate) fn block_start(&self, unit: i64) -> i64 {
+        unit - (unit - self.origin).rem_euclid(self.width())
+    }
 }
 
 /// Where rows find the two parts of their windows: an element of what is scanned from blocks' ends, and one of what is
@@ -56,15 +80,18 @@ pub(crate) struct Parts {
 impl<'a> RangeRun<'a> {
     pub(crate) fn new(plan: &'a RangePlan, axis: &'a Axis, source: &'a cursor::Source<'a>) -> Self {
         let kind = match plan.bounds {
-            Bounds::Ordinal { lo: Some(lo), hi } if plan.steady => Kind::Steady {
+            Bounds::Time { lo: Some(lo), hi } if plan.every.is_some() => {
+                steady(axis, source, (lo, hi), plan.every.unwrap_or(1))
+            }
+            Bounds::Ordinal { lo: Some(lo), hi } if plan.is_steady() => Kind::Steady {
                 lo: lo.saturating_add(1),
                 hi: hi.saturating_add(1),
+                every: 1,
             },
             Bounds::Ordinal { .. } => Kind::Ranked {
                 ranks: Ranks::new(source),
                 started: Box::new(Window::new(source, None, 0)),
             },
-            Bounds::Time { lo: Some(lo), hi } if plan.steady => steady(axis, source, lo, hi),
             Bounds::Time { lo, hi } => Kind::General {
                 window: Box::new(Window::new(source, lo, hi)),
                 own: std::ptr::eq(&raw const axis.timeline, source.timeline())
@@ -91,16 +118,42 @@ impl<'a> RangeRun<'a> {
         self.source.timeline().len()
     }
 
-    /// First position and end of a steady range, less the row.
-    pub(crate) fn steady(&self) -> (i64, i64) {
-        match self.kind {
-            Kind::Steady { lo, hi } => (lo, hi),
-            Kind::General { .. } | Kind::Ranked { .. } => (0, 0),
-        }
+    /// The windows as positions, if they move by one from row to row.
+    pub(crate) fn steady(&self) -> Option<Steady> {
+        let Kind::Steady { lo, hi, every: 1 } = self.kind else {
+            return None;
+        };
+        let origin = self.plan.length().filter(|_| self.len() > 0).map(|length| {
+            let timeline = self.source.timeline();
+            let (end, period) = (timeline.end(0), timeline.period().unwrap_or(1));
+            let before = i128::from(block_of(end, length) - 1) * i128::from(length);
+            // The first position that ends after the last multiple of the length before the first one's end.
+            ((before - i128::from(end)).div_euclid(i128::from(period)) + 1) as i64
+        });
+        Some(Steady {
+            lo,
+            hi,
+            len: self.len(),
+            origin: origin.unwrap_or(0),
+        })
     }
 
-    pub(crate) fn is_steady(&self) -> bool {
-        matches!(self.kind, Kind::Steady { .. })
+    /// The windows as panes of `every` positions, if they move by that many from row to row, and the position that pane 0 begins with, at most 0.
+    pub(crate) fn panes(&self) -> Option<(Steady, i64)> {
+        let Kind::Steady { lo, hi, every } = self.kind else {
+            return None;
+        };
+        let first = -(-hi).rem_euclid(every);
+        let pane = |position: i64| (position - first).div_euclid(every);
+        let (lo, hi) = (pane(lo), pane(hi));
+        let len = self.len() as i64 - first;
+        let steady = Steady {
+            lo,
+            hi,
+            len: usize::try_from(len).unwrap_or(0).div_ceil(every as usize),
+            origin: 0,
+        };
+        Some((steady, first))
     }
 
     /// Moves on to a chunk of rows.
@@ -208,14 +261,14 @@ impl<'a> RangeRun<'a> {
 
     /// First position and end of each row's window.
     pub(crate) fn bounds(&mut self, scratch: &mut Scratch) -> (&[u32], &[u32]) {
-        if let (Kind::Steady { lo, hi }, None) = (&self.kind, &self.first) {
-            let len = self.len() as i64;
+        if let (Kind::Steady { lo, hi, every }, None) = (&self.kind, &self.first) {
+            let (len, every) = (self.len() as i64, *every);
             let padded = self.rows.len().next_multiple_of(LANES);
             let from = self.rows.start as i64;
             let positions = |offset: i64, scratch: &mut Scratch| {
                 let out = scratch.slice::<u32>(padded);
                 for (row, out) in out.iter_mut().enumerate() {
-                    *out = (from + row as i64 + offset).clamp(0, len) as u32;
+                    *out = ((from + row as i64) * every + offset).clamp(0, len) as u32;
                 }
                 out
             };
@@ -228,6 +281,31 @@ impl<'a> RangeRun<'a> {
             self.first.as_deref().unwrap_or(empty),
             self.end.as_deref().unwrap_or(empty),
         )
+    }
+
+    /// How many positions every window has, as far as they exist, if all have the same number.
+    pub(crate) fn width(&self) -> Option<u64> {
+        match self.kind {
+            Kind::Steady { lo, hi, .. } => Some((hi - lo).unsigned_abs()),
+            Kind::General { .. } | Kind::Ranked { .. } => None,
+        }
+    }
+
+    /// How many positions the widest window of the chunk has.
+    pub(crate) fn widest(&mut self, scratch: &mut Scratch) -> u64 {
+        let (first, end) = self.bounds(scratch);
+        let widths = first.iter().zip(end);
+        let widest = widths.map(|(first, end)| end.saturating_sub(*first)).max();
+        u64::from(widest.unwrap_or(0))
+    }
+
+    /// The end of the positions that the windows of the chunk cover; they never end before those of earlier rows.
+    pub(crate) fn end(&mut self, rows: &Range<usize>, scratch: &mut Scratch) -> usize {
+        if let Some(steady) = self.steady() {
+            return (rows.end as i64 - 1 + steady.hi).clamp(0, self.len() as i64) as usize;
+        }
+        let (_, end) = self.bounds(scratch);
+        end[..rows.len()].last().map_or(0, |end| *end as usize)
     }
 
     /// Where each row's window is split: the first position of the late part.
@@ -347,27 +425,6 @@ impl<'a> RangeRun<'a> {
         }
         gallop(p + 1, len, |i| timeline.end(i) <= limit)
     }
-
-    /// Whether a block of a steady range begins with a position, which need not exist.
-    pub(crate) fn begins_block(&self, p: i64) -> bool {
-        !self.same_block(p - 1, p)
-    }
-
-    /// Whether two positions of a steady range, which need not exist, are in one block.
-    pub(crate) fn same_block(&self, p: i64, q: i64) -> bool {
-        let Some(length) = self.plan.length() else {
-            return match self.plan.bounds {
-                Bounds::Ordinal { lo: Some(lo), hi } => {
-                    p.div_euclid((hi - lo).max(1)) == q.div_euclid((hi - lo).max(1))
-                }
-                _ => true,
-            };
-        };
-        let timeline = self.source.timeline();
-        let period = timeline.period().unwrap_or(1);
-        let end = |p: i64| timeline.stamp(0).saturating_add(p.saturating_mul(period));
-        block_of(end(p), length) == block_of(end(q), length)
-    }
 }
 
 /// The end of the positions up to the last event in order that starts before `t`; none from `limit` on does.
@@ -384,7 +441,7 @@ fn block_of(end: i64, length: i64) -> i64 {
     (end.saturating_sub(1)).div_euclid(length) + 1
 }
 
-fn steady<'a>(axis: &Axis, source: &cursor::Source, lo: i64, hi: i64) -> Kind<'a> {
+fn steady<'a>(axis: &Axis, source: &cursor::Source, (lo, hi): (i64, i64), every: i64) -> Kind<'a> {
     let timeline = source.timeline();
     let (Some(t), Stamps::Regular { period, .. }, Spans::Fixed(length), false) = (
         axis.regular_ends(),
@@ -392,7 +449,11 @@ fn steady<'a>(axis: &Axis, source: &cursor::Source, lo: i64, hi: i64) -> Kind<'a
         timeline.spans(),
         timeline.is_empty(),
     ) else {
-        return Kind::Steady { lo: 0, hi: 0 };
+        return Kind::Steady {
+            lo: 0,
+            hi: 0,
+            every,
+        };
     };
     let (t, period, end) = (
         i128::from(t),
@@ -407,6 +468,7 @@ fn steady<'a>(axis: &Axis, source: &cursor::Source, lo: i64, hi: i64) -> Kind<'a
     Kind::Steady {
         lo: clamp(first),
         hi: clamp(until),
+        every,
     }
 }
 

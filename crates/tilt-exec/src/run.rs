@@ -346,7 +346,7 @@ impl<'a> StageRun<'a> {
             .windows
             .iter()
             .map(|plan| {
-                let range = &stage.ranges[plan.range];
+                let range = &ranges[plan.range];
                 WindowRun::new(self.piece, plan, range, all(plan.range))
             })
             .collect();
@@ -592,7 +592,7 @@ impl<'a> StageRun<'a> {
             Source::Call(call) => called[*call],
             Source::Window { window, column } => {
                 let window = &windows[*window];
-                window.view(*column, &mut ranges[window.plan.range], rows, scratch)
+                window.view(*column, &ranges[window.plan.range], rows, scratch)
             }
             Source::RangeFirst(range) => view::column(ranges[*range].bounds(scratch).0),
             Source::RangeEnd(range) => view::column(ranges[*range].bounds(scratch).1),
@@ -633,8 +633,8 @@ impl<'a> StageRun<'a> {
             ParamSource::RunStart => self.piece.run.start,
             ParamSource::RunEnd => self.piece.run.end,
             ParamSource::Text(text) => i64::from(self.piece.texts[text]),
-            ParamSource::RangeLo(range) => ranges[*range].steady().0,
-            ParamSource::RangeHi(range) => ranges[*range].steady().1,
+            ParamSource::RangeLo(range) => ranges[*range].steady().map_or(0, |s| s.lo),
+            ParamSource::RangeHi(range) => ranges[*range].steady().map_or(0, |s| s.hi),
             ParamSource::RangeLen(range) => ranges[*range].len() as i64,
         };
         value as u64

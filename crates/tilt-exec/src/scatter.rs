@@ -108,7 +108,11 @@ pub(crate) fn plan(
         };
         let lead = *lead.get_or_insert(hi);
         let (length, distance) = (range.length()?, hi.checked_sub(lead)?);
-        if range.stream != input || range.steady || length % period != 0 || distance % period != 0 {
+        if range.stream != input
+            || range.is_steady()
+            || length % period != 0
+            || distance % period != 0
+        {
             return None;
         }
         let end = distance / period;
@@ -148,11 +152,10 @@ pub(crate) fn plan(
         if !window.sources.iter().all(from_row) || !window.params.iter().all(is_text) {
             return None;
         }
-        let forward = match window.algorithm {
-            Algorithm::Rows { .. } => return None,
-            other => other.forward(),
-        };
-        let mut body = loops[forward].clone();
+        if matches!(window.algorithm, Algorithm::Rows { .. }) {
+            return None;
+        }
+        let mut body = loops[window.contributions()].clone();
         let (Sink::Fold { slots, .. } | Sink::Scan { slots, .. }) = &body.sink else {
             return None;
         };

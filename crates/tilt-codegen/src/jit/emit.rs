@@ -7,11 +7,12 @@
 //! |---|---|
 //! | [`body`] | instructions of the loop IR |
 //! | [`memory`] | reading columns |
-//! | [`store`], [`scan`], [`fold`] | the loop around a body, for each kind of sink |
+//! | [`store`], [`scan`], [`fold`], [`panes`] | the loop around a body, for each kind of sink |
 
 mod body;
 mod fold;
 mod memory;
+mod panes;
 mod scan;
 mod store;
 
@@ -177,7 +178,7 @@ impl<'a> Emitter<'a> {
     fn new(lp: &'a Loop, index: usize, checked: bool) -> Self {
         let lanes = match lp.sink {
             Sink::Store { .. } => lp.lanes,
-            Sink::Scan { .. } | Sink::Fold { .. } => Lanes::Eight,
+            Sink::Scan { .. } | Sink::Fold { .. } | Sink::Panes { .. } => Lanes::Eight,
         };
         Self {
             lp,
@@ -203,6 +204,7 @@ impl<'a> Emitter<'a> {
             },
             Sink::Scan { slots, backward } => self.scan(slots, *backward),
             Sink::Fold { slots, backward } => self.fold(slots, *backward),
+            Sink::Panes { slots, every } => self.panes(slots, *every),
         }
         self.line("  ret void\n}");
         self.text

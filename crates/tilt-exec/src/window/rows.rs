@@ -27,7 +27,7 @@ impl Reduction<'_, '_, '_> {
         let (ordered, nullable) = (facts.axis.ordered, facts.nullable);
         let range = self.reads.found().ranges[self.range].clone();
         let irregular = match range.bounds {
-            Bounds::Ordinal { .. } => !range.steady,
+            Bounds::Ordinal { .. } => !range.is_steady(),
             Bounds::Time { lo: None, .. } => nullable,
             Bounds::Time { lo: Some(lo), hi } => lo >= hi,
         };
@@ -178,6 +178,7 @@ impl Reduction<'_, '_, '_> {
             params,
             anchor: None,
             guard: super::Guard::None,
+            panes: None,
             gapless: false,
             slots: Vec::new(),
             rows: Some(RowsPlan {
