@@ -13,6 +13,7 @@ mod edges;
 mod held;
 mod instants;
 mod ranks;
+mod regular;
 mod source;
 mod window;
 

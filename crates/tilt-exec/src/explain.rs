@@ -10,6 +10,7 @@ use crate::{
     pieces::{HALOS, MERGED, STREAMED, Whole, usual_rows},
     plan::{Domain, GroupPlan, Plan, Root, Stage},
     query::{Backend, Inner, Prepared},
+    strips::Strips,
     window::{Algorithm, RangePlan, WindowPlan},
 };
 
@@ -83,7 +84,13 @@ impl Explained<'_> {
     /// How the timeline is cut, as `pieces` decides it.
     fn cut(&self, plan: &Plan) -> String {
         if let Some(why) = self.whole(plan) {
-            return format!("in one piece, because {why}");
+            return match Strips::of(plan) {
+                Some(strips) => format!(
+                    "in strips of {} rows, one after the other, because {why}",
+                    strips.rows()
+                ),
+                None => format!("in one piece, because {why}"),
+            };
         }
         let unit = self.0.program.unit;
         let (back, ahead) = (self.0.lineage.lookback(), self.0.lineage.lookahead());

@@ -18,6 +18,7 @@ use crate::{
     plan::{Domain, Plan, Root, Stage},
     run::{Piece, Shared, Trouble, Wanted, series_of},
     series::{Axis, Series},
+    strips::Strips,
 };
 
 /// Rows of a piece when nothing asks for more: window columns of that many rows stay in the second cache.
@@ -93,7 +94,10 @@ impl Job<'_> {
         let stage = self.plan.stages.last().expect("a plan has stages");
         let main = &self.plan.loops[stage.main];
         if Whole::of(self.plan, self.lineage).is_some() {
-            return self.in_one_go();
+            return match Strips::of(self.plan) {
+                Some(strips) => self.in_strips(&strips),
+                None => self.in_one_go(),
+            };
         }
         let Some((axis, rows)) = self.rows() else {
             return self.merged();
@@ -130,7 +134,7 @@ impl Job<'_> {
     }
 
     /// All rows that the output can have, and those that are wanted, if that is known before.
-    fn rows(&self) -> Option<(Arc<Axis>, Range<usize>)> {
+    pub(crate) fn rows(&self) -> Option<(Arc<Axis>, Range<usize>)> {
         let axis = match self.plan.root {
             Root::Input(stream) => Arc::clone(&self.series[&stream].axis),
             Root::Grid { period, offset } => {
@@ -203,6 +207,7 @@ impl Job<'_> {
             texts: self.texts,
             words: self.words,
             functions: self.functions,
+            carried: None,
             wanted: Wanted::Rows {
                 rows: rows.start - first..rows.end - first,
                 columns,
@@ -286,6 +291,7 @@ impl Job<'_> {
             texts: self.texts,
             words: self.words,
             functions: self.functions,
+            carried: None,
             wanted: Wanted::Time(part),
         };
         let cuts = self.cuts(part);
@@ -305,6 +311,7 @@ impl Job<'_> {
             texts: self.texts,
             words: self.words,
             functions: self.functions,
+            carried: None,
             wanted: Wanted::Time(self.part),
         };
         piece.evaluate(self.series.clone())
@@ -325,7 +332,7 @@ fn span_of(axis: &Axis, rows: &Range<usize>) -> Span {
 }
 
 /// Some rows of a series, sharing its memory.
-fn slice(series: &Series, rows: &Range<usize>) -> Series {
+pub(crate) fn slice(series: &Series, rows: &Range<usize>) -> Series {
     if *rows == (0..series.axis.len()) {
         return series.clone();
     }

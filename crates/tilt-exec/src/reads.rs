@@ -27,6 +27,8 @@ pub(crate) struct StageReads<'a, 'p> {
     /// Whether there is a read of which that is not known.
     blind: bool,
     pub(crate) reads_itself: bool,
+    /// Whether the rows that are read some rows away are known to exist.
+    pub(crate) inside: bool,
 }
 
 /// What a loop computes.
@@ -74,6 +76,9 @@ struct LeafReader {
     next: usize,
 }
 
+/// A period so many times as long is coarse: filling a column by runs takes less than looking its elements up.
+const COARSE: i64 = 8;
+
 /// The position of [`Locate::Same`] in every list of locates.
 pub(crate) const SAME: usize = 0;
 
@@ -97,6 +102,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
             seen: Vec::new(),
             blind: false,
             reads_itself: false,
+            inside: false,
         }
     }
 
@@ -119,6 +125,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
             seen: Vec::new(),
             blind: false,
             reads_itself: false,
+            inside: false,
         }
     }
 
@@ -317,12 +324,14 @@ impl<'a, 'p> StageReads<'a, 'p> {
             }
             _ => {}
         }
-        let equal_periods = match (self.axis.regular, facts.regular) {
-            (Some(here), Some(there)) => here.period == there.period,
-            _ => false,
-        };
-        if equal_periods && facts.disjoint {
-            return self.locate(Locate::Affine { stream, offset });
+        if let (Some(here), Some(there), true) = (self.axis.regular, facts.regular, facts.disjoint)
+        {
+            if here.period == there.period {
+                return self.locate(Locate::Affine { stream, offset });
+            }
+            if there.period / COARSE >= here.period {
+                return self.locate(Locate::Coarse { stream, offset });
+            }
         }
         let overlap = self.planner.pick(stream);
         self.locate(Locate::ByTime {
@@ -336,6 +345,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
     fn is_found(&self, locate: usize) -> bool {
         match (&self.found.locates[locate], self.domain) {
             (Locate::Same, _) => true,
+            (Locate::Rows { .. } | Locate::Affine { .. }, _) => self.inside,
             (Locate::Choice(group), Domain::Merge { required, .. }) => required[*group],
             _ => false,
         }
@@ -524,14 +534,31 @@ impl Reads for StageReads<'_, '_> {
         let locate = self.locate_at(stream, offset)?;
         let valid = self.presence(body, stream, locate)?;
         self.seen.push(valid);
+        let name = match edge {
+            Edge::Start => "start",
+            Edge::End => "end",
+        };
+        let axis = &self.planner.facts[&stream].axis;
+        if let (Some(regular), Some(_), false) = (
+            axis.regular,
+            axis.length,
+            self.found.locates[locate].by_row(),
+        ) {
+            let first = ParamSource::FirstEdge(stream, edge);
+            let first = self.param(body, &format!("first_{name}"), Ty::I64, first);
+            let position = Source::Position { locate };
+            let position = self.access(body, position, "position", Ty::U32, By::Row, true);
+            let position = body.load(position);
+            let position = body.convert(position, Ty::I64);
+            let period = body.int(Ty::I64, regular.period);
+            let since = body.binary(Binary::Mul, position, period);
+            let value = body.binary(Binary::Add, first, since);
+            return Ok(Term::Scalar { value, valid });
+        }
         let source = Source::Edge {
             stream,
             locate,
             edge,
-        };
-        let name = match edge {
-            Edge::Start => "start",
-            Edge::End => "end",
         };
         let access = self.access(body, source, name, Ty::I64, By::Row, false);
         Ok(Term::Scalar {

@@ -16,6 +16,7 @@ use tilt_codegen::{
 use tilt_ir::{Agg, Bounds, Expr, ExprId, StreamId, Timeline};
 
 use crate::{
+    gaps,
     plan::{Domain, GroupPlan, Locate, ParamSource, Source},
     reads::StageReads,
     rows::RowsPlan,
@@ -30,6 +31,8 @@ pub(crate) struct RangePlan {
     pub(crate) steady: bool,
     /// By count: what is counted from.
     pub(crate) current: Current,
+    /// Whether the source keeps gaps: positions are those of its events, packed together.
+    pub(crate) packed: bool,
 }
 
 /// The current event of a window by count.
@@ -119,6 +122,27 @@ struct Extent {
 /// Lowers a reduction.
 pub(crate) fn reduce(reads: &mut StageReads, body: &mut Body, id: ExprId) -> Result<Term> {
     let program = reads.planner.program;
+    let Expr::Reduce { window, .. } = program.expr(id) else {
+        unreachable!("only reductions are reduced")
+    };
+    let input = program.streams[window.stream].as_input();
+    let facts = input.and_then(|_| reads.planner.facts.get(&window.stream));
+    let Some(facts) = facts.filter(|facts| facts.nullable).cloned() else {
+        return reduce_events(reads, body, id);
+    };
+    // Of an input that keeps its gaps, windows have nothing but events.
+    let events = gaps::packed_facts(&facts);
+    reads.planner.facts.insert(window.stream, events);
+    reads.planner.packed = Some(window.stream);
+    let reduced = reduce_events(reads, body, id);
+    reads.planner.packed = None;
+    reads.planner.facts.insert(window.stream, facts);
+    reduced
+}
+
+/// Lowers a reduction over a stream that has no gaps, or of which they are left out.
+fn reduce_events(reads: &mut StageReads, body: &mut Body, id: ExprId) -> Result<Term> {
+    let program = reads.planner.program;
     let Expr::Reduce { agg, window, map } = program.expr(id) else {
         unreachable!("only reductions are reduced")
     };
@@ -193,6 +217,7 @@ fn range(reads: &mut StageReads, stream: StreamId, bounds: Bounds) -> Result<usi
         bounds,
         steady,
         current,
+        packed: reads.planner.packed == Some(stream),
     };
     let ranges = &mut reads.found().ranges;
     let known = ranges.iter().position(|r| *r == plan);
