@@ -9,6 +9,7 @@ mod golden;
 mod joins;
 mod keyed;
 mod numerics;
+mod periodic;
 mod properties;
 mod shapes;
 mod text;
