@@ -15,6 +15,7 @@ mod instants;
 mod ranks;
 mod regular;
 mod source;
+mod wide;
 mod window;
 
 #[cfg(test)]

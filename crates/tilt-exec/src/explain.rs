@@ -179,7 +179,11 @@ impl Explained<'_> {
             ),
             None => String::new(),
         };
-        writeln!(out, "  loop {}: {}{past}", stage.main, shape(main))
+        let inside = stage.inside.as_ref().map_or(String::new(), |inside| {
+            let number = inside.main;
+            format!("; loop {number} where all rows that it reads exist")
+        });
+        writeln!(out, "  loop {}: {}{past}{inside}", stage.main, shape(main))
     }
 
     /// The rows of a stage.
@@ -268,7 +272,15 @@ impl Explained<'_> {
         } else {
             ""
         };
-        writeln!(out, "  window {what}: {name}, {why}{steady}{gapless}")?;
+        let packed = if range.packed {
+            "; over events packed together"
+        } else {
+            ""
+        };
+        writeln!(
+            out,
+            "  window {what}: {name}, {why}{steady}{gapless}{packed}"
+        )?;
         for (number, of) in loops {
             writeln!(
                 out,

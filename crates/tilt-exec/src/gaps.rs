@@ -75,16 +75,13 @@ pub(crate) fn packed_facts(facts: &SeriesFacts) -> SeriesFacts {
 /// The rows of an axis that are events.
 pub(crate) fn packed_axis(axis: &Axis, events: &BooleanBuffer) -> Axis {
     let timeline = &axis.timeline;
-    let ends = match (timeline.period(), axis.regular_ends()) {
-        (Some(period), Some(first)) => {
-            // The end of a row fits even where the product alone does not.
-            let end = |row: usize| first.wrapping_add((row as i64).wrapping_mul(period));
-            pack(events, end)
-        }
-        _ => {
-            let ends = axis.ends();
-            pack(events, |row| ends[row])
-        }
+    let ends = if let (Some(period), Some(first)) = (timeline.period(), axis.regular_ends()) {
+        // The end of a row fits even where the product alone does not.
+        let end = |row: usize| first.wrapping_add((row as i64).wrapping_mul(period));
+        pack(events, end)
+    } else {
+        let ends = axis.ends();
+        pack(events, |row| ends[row])
     };
     let len = events.count_set_bits();
     let ends = ScalarBuffer::new(ends.into_buffer(len * size_of::<i64>()), 0, len);
@@ -92,6 +89,12 @@ pub(crate) fn packed_axis(axis: &Axis, events: &BooleanBuffer) -> Axis {
         Timeline::explicit(ends, timeline.spans().clone()),
         Vec::new(),
     )
+}
+
+/// An axis with as many rows as there are events, for series whose times nobody asks for.
+pub(crate) fn numbers(events: &BooleanBuffer) -> Axis {
+    let timeline = Timeline::regular(0, 1, events.count_set_bits(), Spans::Fixed(1));
+    Axis::new(timeline, Vec::new())
 }
 
 /// A series at the rows that are events, which `axis` has.

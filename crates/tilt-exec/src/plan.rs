@@ -494,7 +494,10 @@ impl<'p> Planner<'p> {
         let mut lowering = Lowering::new(program, reads);
         let mut body = Body::default();
         let value = lowering.lower(&mut body, what.body)?;
-        let alive = lowering.reads.alive(&mut body, what.clock, what.body)?;
+        let has_value = value.valid();
+        let alive = lowering
+            .reads
+            .alive(&mut body, what.clock, what.body, has_value)?;
         let (mut columns, leaves, nullable) = store(&mut body, what.name, value, alive);
         if nullable && kind == Kind::Stage && lowering.reads.reads_itself() {
             return Ok(None);

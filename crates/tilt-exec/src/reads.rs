@@ -1,7 +1,7 @@
 //! What the reads of a stage become: locates, sources and accesses of its loop.
 
 use tilt_codegen::{
-    lir::{Access, AccessId, Binary, By, Compare, Lanes, Ty, ValueId},
+    lir::{Access, AccessId, Binary, By, Compare, Inst, Lanes, Ty, ValueId},
     lower::{Body, Reads, Result, Term, Unsupported, Valid},
 };
 use tilt_ir::{Clock, DType, Edge, Expr, ExprId, Source as ClockSource, StreamId};
@@ -175,8 +175,14 @@ impl<'a, 'p> StageReads<'a, 'p> {
         self.domain
     }
 
-    /// Where rows are events of the clock.
-    pub(crate) fn alive(&mut self, body: &mut Body, clock: &Clock, value: ExprId) -> Result<Valid> {
+    /// Where rows are events of the clock, as far as it matters: what is computed has a value where `has_value`.
+    pub(crate) fn alive(
+        &mut self,
+        body: &mut Body,
+        clock: &Clock,
+        value: ExprId,
+        has_value: Valid,
+    ) -> Result<Valid> {
         match clock {
             Clock::At(stream) => self.presence(body, *stream, SAME),
             Clock::OnChange(sources) => self.any_source(body, sources),
@@ -190,8 +196,11 @@ impl<'a, 'p> StageReads<'a, 'p> {
                         "a grid whose cells depend on φ in a window".into(),
                     ));
                 }
-                let inside = self.inside_run(body, *period)?;
                 let seen = std::mem::take(&mut self.seen);
+                if is_implied(body, has_value, &seen, 8) {
+                    return Ok(Valid::Always);
+                }
+                let inside = self.inside_run(body, *period)?;
                 Ok(seen
                     .into_iter()
                     .fold(inside, |any, valid| body.either(any, valid)))
@@ -452,6 +461,20 @@ impl<'a, 'p> StageReads<'a, 'p> {
         self.seen.push(term.valid());
         term
     }
+}
+
+/// Whether one of `seen` holds wherever `valid` does, as the last steps of computing it show.
+fn is_implied(body: &Body, valid: Valid, seen: &[Valid], steps: usize) -> bool {
+    let Valid::If(value) = valid else {
+        return valid == Valid::Never;
+    };
+    let implied = |value: ValueId| steps > 0 && is_implied(body, Valid::If(value), seen, steps - 1);
+    seen.contains(&valid)
+        || match *body.inst(value) {
+            Inst::Binary(Binary::Or, a, b) => implied(a) && implied(b),
+            Inst::Binary(Binary::And, a, b) => implied(a) || implied(b),
+            _ => false,
+        }
 }
 
 impl Reads for StageReads<'_, '_> {

@@ -22,7 +22,7 @@ use tilt_interp::Functions;
 use crate::{
     call::{self, CallPlan},
     code::Code,
-    cursor::{self, Shape},
+    cursor::{self, Ranks, Shape},
     gaps,
     locate::{self, Located, Locator},
     memory::{INSTANTS, Returned, Scratch},
@@ -34,6 +34,7 @@ use crate::{
     scan::WindowRun,
     series::{Axis, Leaf, Series, aligned},
     view,
+    window::Algorithm,
 };
 
 /// Rows that are computed together: their columns stay in the first cache.
@@ -230,6 +231,13 @@ struct StageRun<'a> {
     seen: BTreeMap<usize, BTreeMap<StreamId, Series>>,
 }
 
+/// What a stage reads with, from chunk to chunk.
+struct Readers<'r> {
+    locators: Vec<Locator<'r>>,
+    ranges: Vec<RangeRun<'r>>,
+    windows: Vec<WindowRun<'r>>,
+}
+
 /// A chunk of rows, and what is known of them before a loop runs.
 struct Chunk<'c, 'r, 'w> {
     rows: Range<usize>,
@@ -334,7 +342,7 @@ impl<'a> StageRun<'a> {
     fn compute(&self, rows: Range<usize>) -> Result<(), Trouble> {
         let stage = self.stage;
         let sources = locate::sources(self.piece, stage, self.axis, self.series);
-        let mut locators =
+        let locators =
             locate::locators(stage, self.axis, self.series, &sources, self.piece.run.end);
         let all = |range: usize| self.all(range);
         let range_sources: Vec<cursor::Source> = stage
@@ -342,19 +350,32 @@ impl<'a> StageRun<'a> {
             .iter()
             .enumerate()
             .map(|(number, r)| {
-                let all = all(number);
+                let all = if self.is_folded(number) {
+                    self.series
+                } else {
+                    all(number)
+                };
                 let counts = matches!(r.bounds, Bounds::Ordinal { .. });
                 let present = all[&r.stream].presence().filter(|_| counts);
                 self.piece.source(r.stream, all, present)
             })
             .collect();
-        let mut ranges: Vec<RangeRun> = stage
+        let ranges: Vec<RangeRun> = stage
             .ranges
             .iter()
             .zip(&range_sources)
-            .map(|(plan, source)| RangeRun::new(plan, self.axis, source))
+            .enumerate()
+            .map(|(number, (plan, source))| {
+                let range = RangeRun::new(plan, self.axis, source);
+                if !self.is_folded(number) {
+                    return range;
+                }
+                let present = self.series[&plan.stream].presence();
+                let events = self.piece.source(plan.stream, self.series, present);
+                range.counted_by(Ranks::new(&events))
+            })
             .collect();
-        let mut windows: Vec<WindowRun> = stage
+        let windows: Vec<WindowRun> = stage
             .windows
             .iter()
             .map(|plan| {
@@ -367,6 +388,11 @@ impl<'a> StageRun<'a> {
         let chunk = if simple { 16 * CHUNK } else { CHUNK };
         let mut scratch = Scratch::default();
         let inside = self.inside(&rows, &locators);
+        let mut readers = Readers {
+            locators,
+            ranges,
+            windows,
+        };
         let mut start = rows.start;
         while start < rows.end {
             let mut end = rows.end.min(start + chunk);
@@ -380,14 +406,12 @@ impl<'a> StageRun<'a> {
                 start..end,
                 inside.contains(&start),
                 start - rows.start,
-                &mut locators,
-                &mut ranges,
-                &mut windows,
+                &mut readers,
                 &mut scratch,
             )?;
             start = end;
         }
-        if windows.iter().any(WindowRun::may_overflow) {
+        if readers.windows.iter().any(WindowRun::may_overflow) {
             return Err(Trouble("an integer total that may not fit into 64 bits"));
         }
         Ok(())
@@ -396,6 +420,15 @@ impl<'a> StageRun<'a> {
     /// All series as a range sees them.
     fn all(&self, range: usize) -> &BTreeMap<StreamId, Series> {
         self.seen.get(&range).unwrap_or(self.series)
+    }
+
+    /// Whether a range sees packed events that are only folded: then their positions are all that is asked for, and those are counted on
+    /// the grid.
+    fn is_folded(&self, range: usize) -> bool {
+        let windows = || self.stage.windows.iter().filter(|w| w.range == range);
+        self.stage.ranges[range].packed
+            && windows().all(|w| matches!(w.algorithm, Algorithm::Fold { .. }))
+            && windows().all(|w| !w.sources.contains(&Source::Ends))
     }
 
     /// For ranges that see only the events of their source: all series, with those on the source's timeline cut or packed to its
@@ -412,7 +445,12 @@ impl<'a> StageRun<'a> {
             let on_axis = |series: &Series| Arc::ptr_eq(&series.axis, &source.axis);
             let all = self.series.iter();
             if range.packed && !seen.contains_key(&window.range) {
-                let axis = Arc::new(gaps::packed_axis(&source.axis, present));
+                let axis = if self.is_folded(window.range) {
+                    gaps::numbers(present)
+                } else {
+                    gaps::packed_axis(&source.axis, present)
+                };
+                let axis = Arc::new(axis);
                 let pack = |(id, series): (&StreamId, &Series)| {
                     let packed = on_axis(series).then(|| gaps::packed(series, present, &axis));
                     (*id, packed.unwrap_or_else(|| series.clone()))
@@ -478,11 +516,14 @@ impl<'a> StageRun<'a> {
         rows: Range<usize>,
         inside: bool,
         at: usize,
-        locators: &mut [Locator<'_>],
-        ranges: &mut [RangeRun<'_>],
-        windows: &mut [WindowRun<'_>],
+        readers: &mut Readers,
         scratch: &mut Scratch,
     ) -> Result<(), Trouble> {
+        let Readers {
+            locators,
+            ranges,
+            windows,
+        } = readers;
         for range in ranges.iter_mut() {
             range.locate(rows.clone(), scratch);
         }

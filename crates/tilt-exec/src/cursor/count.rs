@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use super::regular::{Grid, Ruler, Stride};
+use super::{
+    regular::{Grid, Ruler, Stride},
+    wide,
+};
 
 /// Stamps as they are stored.
 #[derive(Clone, Copy, Debug)]
@@ -177,6 +180,16 @@ fn count_inner(
     let rows = instants.len();
     let passed = advance(ticks, passed, limit(*first));
     let end = gallop(ticks, passed, limit(*last), rows);
+    let dense = end - passed <= 4 * rows && end - passed >= rows / 16;
+    if let Some(ticks) = ticks.get(..end + wide::WIDTH)
+        && dense
+        && rows >= wide::ROWS
+        && wide::is_supported()
+    {
+        // SAFETY: the machine has the vectors.
+        unsafe { wide::count(ticks, passed, instants, limit, out) }
+        return end;
+    }
     let ticks = &ticks[..(end + WIDTH).min(ticks.len())];
     if end - passed > 16 * rows {
         let step = (end - passed) / rows;
@@ -294,7 +307,7 @@ fn advance(ticks: &[i64], mut passed: usize, limit: i64) -> usize {
 /// As [`advance`], out of the way.
 #[cold]
 #[inline(never)]
-fn go_on(ticks: &[i64], passed: usize, limit: i64) -> usize {
+pub(super) fn go_on(ticks: &[i64], passed: usize, limit: i64) -> usize {
     advance(ticks, passed, limit)
 }
 

@@ -48,7 +48,7 @@ impl Ruler {
 pub(super) struct Stride {
     quotient: i64,
     remainder: u64,
-    stride: u64,
+    distance: u64,
     period: u64,
     len: i64,
 }
@@ -75,27 +75,27 @@ impl Stride {
         Some(Self {
             quotient: distance.div_euclid(grid.period),
             remainder: distance.rem_euclid(grid.period) as u64,
-            stride: stride as u64,
+            distance: stride as u64,
             period: grid.period as u64,
             len: grid.len as i64,
         })
     }
 
     pub(super) fn count(mut self, out: &mut [u32]) {
-        if self.period / 8 >= self.stride {
+        if self.period / 8 >= self.distance {
             return self.count_runs(out);
         }
         // Nothing is rounded to what exists if the counts before the first row and after the last are not.
-        let way = u128::from(self.stride) * out.len() as u128 + u128::from(self.remainder);
+        let way = u128::from(self.distance) * out.len() as u128 + u128::from(self.remainder);
         let after = i128::from(self.quotient) + (way / u128::from(self.period)) as i128 + 1;
         let inside = self.quotient >= 0 && after < i128::from(self.len);
-        let cycle = self.period / gcd(self.stride, self.period);
+        let cycle = self.period / gcd(self.distance, self.period);
         match usize::try_from(cycle) {
             Ok(cycle) if inside && cycle <= CYCLE && 4 * CYCLE <= out.len() => {
                 let rows = cycle * CYCLE.div_ceil(cycle);
                 let (head, rest) = out.split_at_mut(rows);
                 self.step(head);
-                let more = (rows as u64 * self.stride / self.period) as u32;
+                let more = (rows as u64 * self.distance / self.period) as u32;
                 let mut sum = 0;
                 for stretch in rest.chunks_mut(rows) {
                     sum += more;
@@ -110,8 +110,8 @@ impl Stride {
 
     /// From row to row.
     fn step(&mut self, out: &mut [u32]) {
-        let quotient_step = (self.stride / self.period) as i64;
-        let remainder_step = self.stride % self.period;
+        let quotient_step = (self.distance / self.period) as i64;
+        let remainder_step = self.distance % self.period;
         for out in out {
             *out = (self.quotient + 1).clamp(0, self.len) as u32;
             self.remainder += remainder_step;
@@ -124,12 +124,12 @@ impl Stride {
     /// From tick to tick: many rows have the same count.
     fn count_runs(mut self, mut out: &mut [u32]) {
         while !out.is_empty() {
-            let rows = (self.period - self.remainder).div_ceil(self.stride);
+            let rows = (self.period - self.remainder).div_ceil(self.distance);
             let rows = usize::try_from(rows).map_or(out.len(), |rows| rows.min(out.len()));
             let (run, rest) = out.split_at_mut(rows);
             run.fill((self.quotient + 1).clamp(0, self.len) as u32);
             out = rest;
-            self.remainder = (self.remainder + rows as u64 * self.stride) % self.period;
+            self.remainder = (self.remainder + rows as u64 * self.distance) % self.period;
             self.quotient += 1;
         }
     }
