@@ -11,6 +11,7 @@ mod golden;
 mod joins;
 mod keyed;
 mod numerics;
+mod periodic;
 mod properties;
 mod reducers;
 mod shapes;

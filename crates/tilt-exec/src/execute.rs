@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, NullBuffer};
-use tilt_data::{Column, SnapshotBuffer, Spans, Stamps};
+use tilt_data::{Column, SnapshotBuffer};
 use tilt_interp::{Options, RunError, run_buffers_watched};
-use tilt_ir::{DType, Expr, Field, Program, Span, StreamId, Timelines};
+use tilt_ir::{DType, Field, Program, Span, StreamId};
 
 use crate::{
     control::{ALL_WORK, Control},
     edges,
     error::Error,
     facts::SeriesFacts,
-    keyed,
+    gaps, keyed,
     pieces::Job,
     plan::{Domain, Plan},
     query::{Backend, Inner, Prepared, Ready, RunOptions},
@@ -200,7 +200,7 @@ pub(crate) fn default_threads() -> usize {
     asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// The inputs of a program without rows that are no events, but for gaps between samples that nobody counts. `None` if one is not as declared, which the
+/// The inputs of a program without rows that are no events, but for gaps between samples where they make no difference. `None` if one is not as declared, which the
 /// interpreter reports.
 fn events_only(
     program: &Program,
@@ -212,7 +212,7 @@ fn events_only(
         tilt_interp::check_buffer(program, input, buffer).ok()?;
         // Found once: copies of the buffer know it.
         buffer.is_bag();
-        let buffer = if has_gaps(buffer) && !is_counted(program, id) {
+        let buffer = if gaps::has_gaps(buffer) && gaps::may_stay(program, id) {
             buffer.clone()
         } else if buffer.null_rows() > 0 || buffer.superseded() > 0 {
             let rows: Vec<usize> = buffer.positions().collect();
@@ -223,30 +223,6 @@ fn events_only(
         events.insert(id, buffer);
     }
     Some(events)
-}
-
-/// Whether a buffer is of samples at equal distances, some of which are missing.
-fn has_gaps(buffer: &SnapshotBuffer) -> bool {
-    let timeline = buffer.timeline();
-    let follow = match (timeline.stamps(), timeline.spans()) {
-        (Stamps::Regular { period, .. }, Spans::Fixed(length)) => length <= period,
-        _ => false,
-    };
-    follow && buffer.null_rows() > 0 && buffer.null_rows() <= buffer.len() / 2
-}
-
-/// Whether φ rows of an input would matter: in windows they have a place, and recurrences go from event to event.
-fn is_counted(program: &Program, input: StreamId) -> bool {
-    let timelines = Timelines::new(program);
-    let timeline = timelines.of(input);
-    let mut counted = false;
-    for (id, temporal) in program.temporals() {
-        program.walk(temporal.body, &mut |_, expr| {
-            let in_window = matches!(expr, Expr::Reduce { window, .. } if timelines.of(window.stream) == timeline);
-            counted |= in_window || expr.stream() == Some(id);
-        });
-    }
-    counted
 }
 
 /// Where the cells of grids may end, generously; `None` if there would be far more than a run on so many rows has use for.

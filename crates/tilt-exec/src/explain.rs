@@ -11,6 +11,7 @@ use crate::{
     plan::{Domain, GroupPlan, Plan, Root, Stage},
     query::{Backend, Inner, Prepared, Ready},
     stats::{Stats, bytes},
+    strips::Strips,
     window::{Algorithm, RangePlan, WindowPlan},
 };
 
@@ -111,7 +112,13 @@ impl Explained<'_> {
     /// How the timeline is cut, as `pieces` decides it.
     fn cut(&self, plan: &Plan) -> String {
         if let Some(why) = self.whole(plan) {
-            return format!("in one piece, because {why}");
+            return match Strips::of(plan) {
+                Some(strips) => format!(
+                    "in strips of {} rows, one after the other, because {why}",
+                    strips.rows()
+                ),
+                None => format!("in one piece, because {why}"),
+            };
         }
         let unit = self.0.program.unit;
         let (back, ahead) = (self.0.lineage.lookback(), self.0.lineage.lookahead());
@@ -211,7 +218,11 @@ impl Explained<'_> {
             ),
             None => String::new(),
         };
-        writeln!(out, "  loop {}: {}{past}", stage.main, shape(main))
+        let inside = stage.inside.as_ref().map_or(String::new(), |inside| {
+            let number = inside.main;
+            format!("; loop {number} where all rows that it reads exist")
+        });
+        writeln!(out, "  loop {}: {}{past}{inside}", stage.main, shape(main))
     }
 
     /// The rows of a stage.
@@ -307,7 +318,15 @@ impl Explained<'_> {
         } else {
             ""
         };
-        writeln!(out, "  window {what}: {name}, {why}{steady}{gapless}")?;
+        let packed = if range.packed {
+            "; over events packed together"
+        } else {
+            ""
+        };
+        writeln!(
+            out,
+            "  window {what}: {name}, {why}{steady}{gapless}{packed}"
+        )?;
         for (number, of) in loops {
             writeln!(
                 out,

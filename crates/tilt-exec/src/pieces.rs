@@ -19,6 +19,7 @@ use crate::{
     plan::{Domain, Plan, Root, Stage},
     run::{Piece, Shared, Trouble, Wanted, series_of},
     series::{Axis, Series},
+    strips::Strips,
 };
 
 /// Rows of a piece when nothing asks for more: window columns of that many rows stay in the second cache.
@@ -97,7 +98,10 @@ impl Job<'_> {
         let stage = self.plan.stages.last().expect("a plan has stages");
         let main = &self.plan.loops[stage.main];
         if Whole::of(self.plan, self.lineage).is_some() {
-            return self.in_one_go();
+            return match Strips::of(self.plan) {
+                Some(strips) => self.in_strips(&strips),
+                None => self.in_one_go(),
+            };
         }
         let Some((axis, rows)) = self.rows() else {
             return self.merged();
@@ -135,7 +139,7 @@ impl Job<'_> {
     }
 
     /// All rows that the output can have, and those that are wanted, if that is known before.
-    fn rows(&self) -> Option<(Arc<Axis>, Range<usize>)> {
+    pub(crate) fn rows(&self) -> Option<(Arc<Axis>, Range<usize>)> {
         let axis = match self.plan.root {
             Root::Input(stream) => Arc::clone(&self.series[&stream].axis),
             Root::Grid { period, offset } => {
@@ -212,6 +216,7 @@ impl Job<'_> {
             functions: self.functions,
             control: self.control,
             work,
+            carried: None,
             wanted: Wanted::Rows {
                 rows: rows.start - first..rows.end - first,
                 columns,
@@ -299,6 +304,7 @@ impl Job<'_> {
             functions: self.functions,
             control: self.control,
             work,
+            carried: None,
             wanted: Wanted::Time(part),
         };
         let cuts = self.cuts(part);
@@ -320,6 +326,7 @@ impl Job<'_> {
             functions: self.functions,
             control: self.control,
             work: self.work,
+            carried: None,
             wanted: Wanted::Time(self.part),
         };
         piece.evaluate(self.series.clone())
@@ -340,7 +347,7 @@ fn span_of(axis: &Axis, rows: &Range<usize>) -> Span {
 }
 
 /// Some rows of a series, sharing its memory.
-fn slice(series: &Series, rows: &Range<usize>) -> Series {
+pub(crate) fn slice(series: &Series, rows: &Range<usize>) -> Series {
     if *rows == (0..series.axis.len()) {
         return series.clone();
     }

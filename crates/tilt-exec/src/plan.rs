@@ -9,7 +9,7 @@ use std::{
 };
 
 use tilt_codegen::{
-    lir::{Lanes, Loop, Sink, Store},
+    lir::{Imm, Inst, Lanes, Loop, Node, Sink, Store, Ty},
     lower::{Body, Lowering, Term, Unsupported, Valid},
 };
 use tilt_ir::{
@@ -21,7 +21,7 @@ use crate::{
     call::CallPlan,
     facts::{AxisFacts, LeafFacts, SeriesFacts},
     own::OwnColumn,
-    reads::{Kind, StageReads},
+    reads::{Found, Kind, StageReads},
     scatter::{self, ScatterPlan},
     slack,
     window::{RangePlan, WindowPlan},
@@ -76,9 +76,19 @@ pub(crate) struct Stage {
     pub(crate) main: usize,
     /// The same loop with stores past the caches, for an output that they cannot hold.
     pub(crate) streaming: Option<usize>,
+    /// The main loop for rows all of whose neighbours that are read exist.
+    pub(crate) inside: Option<Inside>,
     /// Which of these the stage reads itself.
     pub(crate) own: Vec<(OwnColumn, usize)>,
     pub(crate) facts: SeriesFacts,
+}
+
+/// A main loop that does not ask whether rows exist, and what it reads.
+#[derive(Debug)]
+pub(crate) struct Inside {
+    pub(crate) main: usize,
+    pub(crate) sources: Vec<Source>,
+    pub(crate) params: Vec<ParamSource>,
 }
 
 /// The rows of a stage.
@@ -125,6 +135,8 @@ pub(crate) enum Locate {
     Rows { stream: StreamId, rows: i64 },
     /// On another timeline with the same period: the same number of rows away for all rows, known when it runs.
     Affine { stream: StreamId, offset: i64 },
+    /// On a timeline with a period many times as long: many rows read one position after the other.
+    Coarse { stream: StreamId, offset: i64 },
     /// The event active at `t + offset`; `present` tells which positions of a bag count.
     ByTime {
         stream: StreamId,
@@ -158,9 +170,14 @@ pub(crate) enum Pick {
 }
 
 impl Locate {
-    /// Whether rows read neighbouring elements, so that no index is needed.
-    pub(crate) fn by_row(&self) -> bool {
+    /// Whether rows read neighbouring elements of a column, so that nothing is needed but the column.
+    pub(crate) fn in_place(&self) -> bool {
         matches!(self, Self::Same | Self::Rows { .. } | Self::Affine { .. })
+    }
+
+    /// Whether loops read it row by row, without an index.
+    pub(crate) fn by_row(&self) -> bool {
+        self.in_place() || matches!(self, Self::Coarse { .. })
     }
 }
 
@@ -215,6 +232,8 @@ pub(crate) enum Source {
 pub(crate) enum ParamSource {
     /// The end of row 0 of a regular domain.
     FirstEnd,
+    /// The edge of position 0 of a regular stream.
+    FirstEdge(StreamId, Edge),
     /// The code of a string.
     Text(String),
     RunStart,
@@ -253,6 +272,7 @@ fn plan_with(
         facts: inputs.clone(),
         loops: Vec::new(),
         stages: Vec::new(),
+        packed: None,
         maps: HashMap::new(),
     };
     for (id, temporal) in program.temporals() {
@@ -334,6 +354,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) loops: Vec<Loop>,
     /// Every stage comes after those that it reads.
     pub(crate) stages: Vec<Stage>,
+    /// The input whose gaps are left out of the window being planned.
+    pub(crate) packed: Option<StreamId>,
     /// Maps that are stages, by the source of their window.
     maps: HashMap<(StreamId, ExprId), StreamId>,
 }
@@ -414,13 +436,68 @@ impl<'p> Planner<'p> {
         domain: &Domain,
         kind: Kind,
     ) -> Result<Option<Stage>, Unsupported> {
+        let Some(main) = self.lower_main(what, domain, kind, false)? else {
+            return Ok(None);
+        };
+        let streams = what.stream == self.program.output && main.body.lanes == Lanes::Eight;
+        let streaming = streams.then(|| {
+            let mut streaming = main.body.clone();
+            if let Sink::Store { streaming, .. } = &mut streaming.sink {
+                *streaming = true;
+            }
+            streaming
+        });
+        // What is written past the caches waits for memory, whatever it computes.
+        let inside = if streams {
+            None
+        } else {
+            self.lower_inside(what, domain, kind, &main)?
+        };
+        let mut push = |body: Loop| {
+            self.loops.push(body);
+            self.loops.len() - 1
+        };
+        Ok(Some(Stage {
+            stream: what.stream,
+            name: what.name.to_owned(),
+            domain: Domain::On(what.stream),
+            locates: main.reads.locates,
+            ranges: main.reads.ranges,
+            windows: main.reads.windows,
+            calls: main.reads.calls,
+            sources: main.sources,
+            params: main.params,
+            main: push(main.body),
+            streaming: streaming.map(&mut push),
+            inside: inside.map(|inside| Inside {
+                main: push(inside.body),
+                sources: inside.sources,
+                params: inside.params,
+            }),
+            own: main.own,
+            facts: main.facts,
+        }))
+    }
+
+    /// The main loop of a stage, with the loops of its windows; `None` as [`Planner::lower`]. If `inside`, rows that are read exist.
+    fn lower_main(
+        &mut self,
+        what: &Definition<'_, 'p>,
+        domain: &Domain,
+        kind: Kind,
+        inside: bool,
+    ) -> Result<Option<MainLoop>, Unsupported> {
         let axis = self.axis(domain);
         let program = self.program;
-        let reads = StageReads::new(self, what.stream, what.dtype, domain, axis.clone(), kind);
+        let mut reads = StageReads::new(self, what.stream, what.dtype, domain, axis.clone(), kind);
+        reads.inside = inside;
         let mut lowering = Lowering::new(program, reads);
         let mut body = Body::default();
         let value = lowering.lower(&mut body, what.body)?;
-        let alive = lowering.reads.alive(&mut body, what.clock, what.body)?;
+        let has_value = value.valid();
+        let alive = lowering
+            .reads
+            .alive(&mut body, what.clock, what.body, has_value)?;
         let (mut columns, leaves, nullable) = store(&mut body, what.name, value, alive);
         if nullable && kind == Kind::Stage && lowering.reads.reads_itself() {
             return Ok(None);
@@ -434,47 +511,54 @@ impl<'p> Planner<'p> {
             streaming: false,
         };
         let main = body.finish(what.name, reads.lanes, sink);
-        let sources = main
-            .accesses
-            .iter()
-            .map(|a| reads.sources[a.index()].clone());
-        let params = main.params.iter().map(|p| reads.params[p.index()].clone());
-        let (sources, params) = (sources.collect(), params.collect());
-        let streams = what.stream == program.output && main.body.lanes == Lanes::Eight;
-        let streaming = streams.then(|| {
-            let mut streaming = main.body.clone();
-            if let Sink::Store { streaming, .. } = &mut streaming.sink {
-                *streaming = true;
-            }
-            streaming
-        });
-        self.loops.push(main.body);
-        let main = self.loops.len() - 1;
-        let streaming = streaming.map(|body| {
-            self.loops.push(body);
-            self.loops.len() - 1
-        });
-        let facts = SeriesFacts {
-            axis,
-            dtype: what.dtype.clone(),
-            leaves,
-            nullable,
-        };
-        Ok(Some(Stage {
-            stream: what.stream,
-            name: what.name.to_owned(),
-            domain: Domain::On(what.stream),
-            locates: reads.locates,
-            ranges: reads.ranges,
-            windows: reads.windows,
-            calls: reads.calls,
+        let sources = main.accesses.iter();
+        let sources = sources.map(|a| reads.sources[a.index()].clone()).collect();
+        let params = main.params.iter();
+        let params = params.map(|p| reads.params[p.index()].clone()).collect();
+        Ok(Some(MainLoop {
+            body: main.body,
+            reads,
             sources,
             params,
-            main,
-            streaming,
             own,
-            facts,
+            facts: SeriesFacts {
+                axis,
+                dtype: what.dtype.clone(),
+                leaves,
+                nullable,
+            },
         }))
+    }
+
+    /// The main loop for rows whose neighbours all exist: nothing is asked for each row. `None` if that makes no difference, or the loop
+    /// would not store what the one for all rows does.
+    fn lower_inside(
+        &mut self,
+        what: &Definition<'_, 'p>,
+        domain: &Domain,
+        kind: Kind,
+        main: &MainLoop,
+    ) -> Result<Option<MainLoop>, Unsupported> {
+        let away = |locate: &Locate| locate.in_place() && *locate != Locate::Same;
+        let own = |source: &Source| matches!(source, Source::OwnRows { .. });
+        if kind != Kind::Stage
+            || !main.reads.calls.is_empty()
+            || !(main.reads.locates.iter().any(away) || main.sources.iter().any(own))
+        {
+            return Ok(None);
+        }
+        let loops = self.loops.len();
+        let inside = self.lower_main(what, domain, kind, true)?;
+        // Those of windows are there already.
+        self.loops.truncate(loops);
+        let Some(mut inside) = inside.filter(|inside| {
+            inside.reads.locates == main.reads.locates
+                && inside.reads.windows.len() == main.reads.windows.len()
+                && inside.own == main.own
+        }) else {
+            return Ok(None);
+        };
+        Ok(main.stored_like(&mut inside).then_some(inside))
     }
 
     fn domain(&self, id: StreamId, temporal: &Temporal) -> Domain {
@@ -524,6 +608,48 @@ impl<'p> Planner<'p> {
             Some(Overlap::Last) => Pick::Last,
             _ => Pick::Only,
         }
+    }
+}
+
+/// The main loop of a stage while it is planned.
+struct MainLoop {
+    body: Loop,
+    reads: Found,
+    sources: Vec<Source>,
+    params: Vec<ParamSource>,
+    own: Vec<(OwnColumn, usize)>,
+    facts: SeriesFacts,
+}
+
+impl MainLoop {
+    /// Makes another loop store columns like those of this one, with validity where this one has it. False if it cannot.
+    fn stored_like(&self, other: &mut MainLoop) -> bool {
+        let (Sink::Store { columns: these, .. }, Sink::Store { columns, .. }) =
+            (&self.body.sink, &mut other.body.sink)
+        else {
+            return false;
+        };
+        let types = |body: &Loop, columns: &[Store]| -> Vec<Ty> {
+            columns.iter().map(|c| body.ty(c.value)).collect()
+        };
+        let columns = std::mem::take(columns);
+        if types(&self.body, these) != types(&other.body, &columns) {
+            return false;
+        }
+        let always = other.body.values.push(Node {
+            inst: Inst::Const(Imm::bool(true)),
+            ty: Ty::Bool,
+        });
+        let like = |(this, column): (&Store, Store)| Store {
+            valid: this.valid.map(|_| column.valid.unwrap_or(always)),
+            ..column
+        };
+        let columns = these.iter().zip(columns).map(like).collect();
+        other.body.sink = Sink::Store {
+            columns,
+            streaming: false,
+        };
+        true
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct RangeRun<'a> {
     end: Option<&'static mut [u32]>,
     split: Option<&'static mut [u32]>,
     parts: Option<Parts>,
+    /// Which number among the events each position has, if what is reduced is packed and the source is not.
+    ranks: Option<Ranks>,
 }
 
 enum Kind<'a> {
@@ -110,6 +112,15 @@ impl<'a> RangeRun<'a> {
             end: None,
             split: None,
             parts: None,
+            ranks: None,
+        }
+    }
+
+    /// The same range with positions counted among events alone, for windows that are folded.
+    pub(crate) fn counted_by(self, ranks: Ranks) -> Self {
+        Self {
+            ranks: Some(ranks),
+            ..self
         }
     }
 
@@ -179,6 +190,10 @@ impl<'a> RangeRun<'a> {
                 window.read(self.axis.instants(), rows, bounds);
             }
             for column in [&mut *first, &mut *end, &mut *split] {
+                if let Some(ranks) = &self.ranks {
+                    let rank = |p: &mut u32| *p = ranks.until(*p as usize);
+                    column[..n].iter_mut().for_each(rank);
+                }
                 column[n..].fill(0);
             }
             (self.first, self.end, self.split) = (Some(first), Some(end), Some(split));

@@ -1,7 +1,7 @@
 //! What the reads of a stage become: locates, sources and accesses of its loop.
 
 use tilt_codegen::{
-    lir::{Access, AccessId, Binary, By, Compare, Lanes, Ty, ValueId},
+    lir::{Access, AccessId, Binary, By, Compare, Inst, Lanes, Ty, ValueId},
     lower::{Body, Reads, Result, Term, Unsupported, Valid},
 };
 use tilt_ir::{Clock, DType, Edge, Expr, ExprId, Source as ClockSource, StreamId};
@@ -27,6 +27,8 @@ pub(crate) struct StageReads<'a, 'p> {
     /// Whether there is a read of which that is not known.
     blind: bool,
     pub(crate) reads_itself: bool,
+    /// Whether the rows that are read some rows away are known to exist.
+    pub(crate) inside: bool,
 }
 
 /// What a loop computes.
@@ -74,6 +76,9 @@ struct LeafReader {
     next: usize,
 }
 
+/// A period so many times as long is coarse: filling a column by runs takes less than looking its elements up.
+const COARSE: i64 = 8;
+
 /// The position of [`Locate::Same`] in every list of locates.
 pub(crate) const SAME: usize = 0;
 
@@ -97,6 +102,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
             seen: Vec::new(),
             blind: false,
             reads_itself: false,
+            inside: false,
         }
     }
 
@@ -119,6 +125,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
             seen: Vec::new(),
             blind: false,
             reads_itself: false,
+            inside: false,
         }
     }
 
@@ -168,8 +175,14 @@ impl<'a, 'p> StageReads<'a, 'p> {
         self.domain
     }
 
-    /// Where rows are events of the clock.
-    pub(crate) fn alive(&mut self, body: &mut Body, clock: &Clock, value: ExprId) -> Result<Valid> {
+    /// Where rows are events of the clock, as far as it matters: what is computed has a value where `has_value`.
+    pub(crate) fn alive(
+        &mut self,
+        body: &mut Body,
+        clock: &Clock,
+        value: ExprId,
+        has_value: Valid,
+    ) -> Result<Valid> {
         match clock {
             Clock::At(stream) => self.presence(body, *stream, SAME),
             Clock::OnChange(sources) => self.any_source(body, sources),
@@ -183,8 +196,11 @@ impl<'a, 'p> StageReads<'a, 'p> {
                         "a grid whose cells depend on φ in a window".into(),
                     ));
                 }
-                let inside = self.inside_run(body, *period)?;
                 let seen = std::mem::take(&mut self.seen);
+                if is_implied(body, has_value, &seen, 8) {
+                    return Ok(Valid::Always);
+                }
+                let inside = self.inside_run(body, *period)?;
                 Ok(seen
                     .into_iter()
                     .fold(inside, |any, valid| body.either(any, valid)))
@@ -317,12 +333,14 @@ impl<'a, 'p> StageReads<'a, 'p> {
             }
             _ => {}
         }
-        let equal_periods = match (self.axis.regular, facts.regular) {
-            (Some(here), Some(there)) => here.period == there.period,
-            _ => false,
-        };
-        if equal_periods && facts.disjoint {
-            return self.locate(Locate::Affine { stream, offset });
+        if let (Some(here), Some(there), true) = (self.axis.regular, facts.regular, facts.disjoint)
+        {
+            if here.period == there.period {
+                return self.locate(Locate::Affine { stream, offset });
+            }
+            if there.period / COARSE >= here.period {
+                return self.locate(Locate::Coarse { stream, offset });
+            }
         }
         let overlap = self.planner.pick(stream);
         self.locate(Locate::ByTime {
@@ -336,6 +354,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
     fn is_found(&self, locate: usize) -> bool {
         match (&self.found.locates[locate], self.domain) {
             (Locate::Same, _) => true,
+            (Locate::Rows { .. } | Locate::Affine { .. }, _) => self.inside,
             (Locate::Choice(group), Domain::Merge { required, .. }) => required[*group],
             _ => false,
         }
@@ -444,6 +463,20 @@ impl<'a, 'p> StageReads<'a, 'p> {
     }
 }
 
+/// Whether one of `seen` holds wherever `valid` does, as the last steps of computing it show.
+fn is_implied(body: &Body, valid: Valid, seen: &[Valid], steps: usize) -> bool {
+    let Valid::If(value) = valid else {
+        return valid == Valid::Never;
+    };
+    let implied = |value: ValueId| steps > 0 && is_implied(body, Valid::If(value), seen, steps - 1);
+    seen.contains(&valid)
+        || match *body.inst(value) {
+            Inst::Binary(Binary::Or, a, b) => implied(a) && implied(b),
+            Inst::Binary(Binary::And, a, b) => implied(a) || implied(b),
+            _ => false,
+        }
+}
+
 impl Reads for StageReads<'_, '_> {
     fn time(&mut self, body: &mut Body) -> Result<ValueId> {
         if let Some(regular) = self.axis.regular {
@@ -524,14 +557,31 @@ impl Reads for StageReads<'_, '_> {
         let locate = self.locate_at(stream, offset)?;
         let valid = self.presence(body, stream, locate)?;
         self.seen.push(valid);
+        let name = match edge {
+            Edge::Start => "start",
+            Edge::End => "end",
+        };
+        let axis = &self.planner.facts[&stream].axis;
+        if let (Some(regular), Some(_), false) = (
+            axis.regular,
+            axis.length,
+            self.found.locates[locate].by_row(),
+        ) {
+            let first = ParamSource::FirstEdge(stream, edge);
+            let first = self.param(body, &format!("first_{name}"), Ty::I64, first);
+            let position = Source::Position { locate };
+            let position = self.access(body, position, "position", Ty::U32, By::Row, true);
+            let position = body.load(position);
+            let position = body.convert(position, Ty::I64);
+            let period = body.int(Ty::I64, regular.period);
+            let since = body.binary(Binary::Mul, position, period);
+            let value = body.binary(Binary::Add, first, since);
+            return Ok(Term::Scalar { value, valid });
+        }
         let source = Source::Edge {
             stream,
             locate,
             edge,
-        };
-        let name = match edge {
-            Edge::Start => "start",
-            Edge::End => "end",
         };
         let access = self.access(body, source, name, Ty::I64, By::Row, false);
         Ok(Term::Scalar {

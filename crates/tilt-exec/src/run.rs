@@ -24,7 +24,8 @@ use crate::{
     call::{self, CallPlan},
     code::Code,
     control::{Control, share},
-    cursor::{self, Shape},
+    cursor::{self, Ranks, Shape},
+    gaps,
     locate::{self, Located, Locator},
     memory::{INSTANTS, Returned, Scratch},
     merge::{Group, Merged, merge_into},
@@ -33,8 +34,9 @@ use crate::{
     plan::{Domain, GroupPlan, Locate, ParamSource, Plan, Source, Stage},
     range::RangeRun,
     scan::WindowRun,
-    series::{Axis, Leaf, Series},
+    series::{Axis, Leaf, Series, aligned},
     stats, view,
+    window::Algorithm,
 };
 
 /// Rows that are computed together: their columns stay in the first cache.
@@ -62,6 +64,16 @@ pub(crate) struct Piece<'a> {
     pub(crate) control: &'a Control,
     /// How much of the run's work this piece is.
     pub(crate) work: u64,
+    /// What is known of its rows already, if it is a strip.
+    pub(crate) carried: Option<Carried<'a>>,
+}
+
+/// What the strip before has computed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Carried<'a> {
+    /// So many rows that this strip has first are its last ones; a multiple of eight.
+    pub(crate) rows: usize,
+    pub(crate) series: &'a BTreeMap<StreamId, Series>,
 }
 
 /// Which rows of the output a piece computes.
@@ -107,8 +119,18 @@ impl Shared {
 impl Piece<'_> {
     /// The events of the plan's last stage; without leaves if the piece wrote columns that it shares.
     pub(crate) fn evaluate(&self, inputs: BTreeMap<StreamId, Series>) -> Result<Series, Trouble> {
+        let mut series = self.evaluate_all(inputs)?;
+        let last = self.plan.stages.last();
+        let output = last.and_then(|stage| series.remove(&stage.stream));
+        output.ok_or(Trouble("a plan without stages"))
+    }
+
+    /// The events of the inputs and of all stages.
+    pub(crate) fn evaluate_all(
+        &self,
+        inputs: BTreeMap<StreamId, Series>,
+    ) -> Result<BTreeMap<StreamId, Series>, Trouble> {
         let mut series = inputs;
-        let mut last = None;
         if let Some(stats) = self.control.stats() {
             stats.piece();
         }
@@ -128,10 +150,8 @@ impl Piece<'_> {
                 stats.stage(number, rows, read, bits, begun.elapsed());
             }
             series.insert(stage.stream, computed);
-            last = Some(stage.stream);
         }
-        let output = last.and_then(|id| series.remove(&id));
-        output.ok_or(Trouble("a plan without stages"))
+        Ok(series)
     }
 
     /// Where a stream has events, given where it has values.
@@ -220,10 +240,21 @@ struct StageRun<'a> {
     targets: Vec<Output>,
     /// Rows that are kept before the first, for what a recurrence reads.
     lead: usize,
+    /// Rows between those and the first that is computed, which are there already.
+    before: usize,
     /// Rows that targets have room for.
     rows: usize,
     /// The loop that is called.
     main: usize,
+    /// For ranges that see only the events of their source: all series as they see them.
+    seen: BTreeMap<usize, BTreeMap<StreamId, Series>>,
+}
+
+/// What a stage reads with, from chunk to chunk.
+struct Readers<'r> {
+    locators: Vec<Locator<'r>>,
+    ranges: Vec<RangeRun<'r>>,
+    windows: Vec<WindowRun<'r>>,
 }
 
 /// A chunk of rows, and what is known of them before a loop runs.
@@ -264,17 +295,13 @@ impl<'a> StageRun<'a> {
             (_, false) => 0..axis.len(),
         };
         // A recurrence needs all rows before those that are wanted.
-        let first = if main.lanes == Lanes::One {
+        let first = if main.lanes == Lanes::One && piece.carried.is_none() {
             0
         } else {
             wanted.start
         };
         let rows = first..wanted.end.max(first);
-        let lead = stage.sources.iter().map(|source| match source {
-            Source::OwnRows { rows } => rows.unsigned_abs() as usize,
-            _ => 0,
-        });
-        let lead = lead.max().unwrap_or(0).next_multiple_of(LANES);
+        let lead = lead(stage);
         let Sink::Store { columns, .. } = &main.sink else {
             unreachable!("the main loop of a stage stores")
         };
@@ -286,9 +313,12 @@ impl<'a> StageRun<'a> {
             series,
             targets: Vec::new(),
             lead,
+            before: 0,
             rows: padded,
             main: stage.main,
+            seen: BTreeMap::new(),
         };
+        this.seen = this.events_only()?;
         if let (
             Wanted::Rows {
                 columns,
@@ -300,7 +330,11 @@ impl<'a> StageRun<'a> {
         ) = (&piece.wanted, is_output)
         {
             this.main = stage.streaming.filter(|_| *streaming).unwrap_or(stage.main);
-            assert_eq!(lead, 0, "recurrences have memory of their own");
+            if piece.carried.is_some() {
+                this.before = at - lead;
+            } else {
+                assert_eq!(lead, 0, "recurrences have memory of their own");
+            }
             this.targets = columns.iter().map(|c| Output::from(c, *at)).collect();
             this.compute(rows)?;
             return Ok(Series {
@@ -313,36 +347,54 @@ impl<'a> StageRun<'a> {
             .iter()
             .map(|c| Shared::new(main.ty(c.value), c.valid.is_some(), rows.len() + lead))
             .collect();
-        this.targets = own.iter().map(|c| Output::from(c, lead)).collect();
-        this.compute(rows.clone())?;
+        if let Some(Carried { rows, series }) = piece.carried.filter(|carried| carried.rows > 0) {
+            this.before = rows;
+            carry(&own, lead, rows, &series[&stage.stream]);
+        }
+        let computed = rows.start + this.before..rows.end;
+        let at = lead + this.before;
+        this.targets = own.iter().map(|c| Output::from(c, at)).collect();
+        this.compute(computed)?;
         Ok(finish(stage, axis, rows, wanted, lead, own))
     }
 
-    fn compute(&mut self, rows: Range<usize>) -> Result<(), Trouble> {
+    fn compute(&self, rows: Range<usize>) -> Result<(), Trouble> {
         let stage = self.stage;
         let sources = locate::sources(self.piece, stage, self.axis, self.series);
-        let mut locators =
+        let locators =
             locate::locators(stage, self.axis, self.series, &sources, self.piece.run.end);
-        let trimmed = self.trimmed()?;
-        let all = |range: usize| trimmed.get(&range).unwrap_or(self.series);
+        let all = |range: usize| self.all(range);
         let range_sources: Vec<cursor::Source> = stage
             .ranges
             .iter()
             .enumerate()
             .map(|(number, r)| {
-                let all = all(number);
+                let all = if self.is_folded(number) {
+                    self.series
+                } else {
+                    all(number)
+                };
                 let counts = matches!(r.bounds, Bounds::Ordinal { .. });
                 let present = all[&r.stream].presence().filter(|_| counts);
                 self.piece.source(r.stream, all, present)
             })
             .collect();
-        let mut ranges: Vec<RangeRun> = stage
+        let ranges: Vec<RangeRun> = stage
             .ranges
             .iter()
             .zip(&range_sources)
-            .map(|(plan, source)| RangeRun::new(plan, self.axis, source))
+            .enumerate()
+            .map(|(number, (plan, source))| {
+                let range = RangeRun::new(plan, self.axis, source);
+                if !self.is_folded(number) {
+                    return range;
+                }
+                let present = self.series[&plan.stream].presence();
+                let events = self.piece.source(plan.stream, self.series, present);
+                range.counted_by(Ranks::new(&events))
+            })
             .collect();
-        let mut windows: Vec<WindowRun> = stage
+        let windows: Vec<WindowRun> = stage
             .windows
             .iter()
             .map(|plan| {
@@ -351,7 +403,7 @@ impl<'a> StageRun<'a> {
             })
             .collect();
         // Without columns in between, nothing has to stay in a cache.
-        let simple = windows.is_empty() && stage.locates.iter().all(Locate::by_row);
+        let simple = windows.is_empty() && stage.locates.iter().all(Locate::in_place);
         let chunk = if simple { 16 * CHUNK } else { CHUNK };
         let mut scratch = Scratch::default();
         let stages = &self.piece.plan.stages;
@@ -359,16 +411,26 @@ impl<'a> StageRun<'a> {
         let is_output = stages
             .last()
             .is_some_and(|last| last.stream == stage.stream);
+        let inside = self.inside(&rows, &locators);
+        let mut readers = Readers {
+            locators,
+            ranges,
+            windows,
+        };
         let mut start = rows.start;
         while start < rows.end {
-            let end = rows.end.min(start + chunk);
+            let mut end = rows.end.min(start + chunk);
+            for edge in [inside.start, inside.end] {
+                if (start + 1..end).contains(&edge) {
+                    end = edge;
+                }
+            }
             scratch.reset();
             self.chunk(
                 start..end,
+                inside.contains(&start),
                 start - rows.start,
-                &mut locators,
-                &mut ranges,
-                &mut windows,
+                &mut readers,
                 &mut scratch,
             )?;
             let done = share(work, end - start, rows.len());
@@ -376,50 +438,119 @@ impl<'a> StageRun<'a> {
             self.piece.control.advance(done, output)?;
             start = end;
         }
-        if windows.iter().any(WindowRun::may_overflow) {
+        if readers.windows.iter().any(WindowRun::may_overflow) {
             return Err(Trouble("an integer total that may not fit into 64 bits"));
         }
         Ok(())
     }
 
-    /// For ranges whose contributions are counted: all series, with those on the source's timeline cut to its events. Then positions count
-    /// contributions, unless there are gaps between them.
-    fn trimmed(&self) -> Result<BTreeMap<usize, BTreeMap<StreamId, Series>>, Trouble> {
-        let mut trimmed = BTreeMap::new();
-        for window in self.stage.windows.iter().filter(|w| w.gapless) {
-            let source = &self.series[&self.stage.ranges[window.range].stream];
-            let Some(present) = source.presence() else {
+    /// All series as a range sees them.
+    fn all(&self, range: usize) -> &BTreeMap<StreamId, Series> {
+        self.seen.get(&range).unwrap_or(self.series)
+    }
+
+    /// Whether a range sees packed events that are only folded: then their positions are all that is asked for, and those are counted on
+    /// the grid.
+    fn is_folded(&self, range: usize) -> bool {
+        let windows = || self.stage.windows.iter().filter(|w| w.range == range);
+        self.stage.ranges[range].packed
+            && windows().all(|w| matches!(w.algorithm, Algorithm::Fold { .. }))
+            && windows().all(|w| !w.sources.contains(&Source::Ends))
+    }
+
+    /// For ranges that see only the events of their source: all series, with those on the source's timeline cut or packed to its
+    /// events. Where contributions are counted they must not have gaps between them; then positions count contributions.
+    fn events_only(&self) -> Result<BTreeMap<usize, BTreeMap<StreamId, Series>>, Trouble> {
+        let mut seen = BTreeMap::new();
+        for window in &self.stage.windows {
+            let range = &self.stage.ranges[window.range];
+            let source = &self.series[&range.stream];
+            let missing = |present: &&BooleanBuffer| present.count_set_bits() < present.len();
+            let Some(present) = source.presence().filter(missing) else {
                 continue;
             };
-            let mut slices = present.set_slices();
-            let (start, end) = slices.next().unwrap_or((0, 0));
-            if slices.next().is_some() {
-                self.piece.plan.gaps.store(true, Ordering::Relaxed);
-                return Err(Trouble("a join with gaps"));
-            }
-            let cut = |(id, series): (&StreamId, &Series)| {
-                let shares = Arc::ptr_eq(&series.axis, &source.axis);
-                let series = if shares {
-                    series.trimmed(start..end)
+            let on_axis = |series: &Series| Arc::ptr_eq(&series.axis, &source.axis);
+            let all = self.series.iter();
+            if range.packed && !seen.contains_key(&window.range) {
+                let axis = if self.is_folded(window.range) {
+                    gaps::numbers(present)
                 } else {
-                    series.clone()
+                    gaps::packed_axis(&source.axis, present)
                 };
-                (*id, series)
-            };
-            trimmed.insert(window.range, self.series.iter().map(cut).collect());
+                let axis = Arc::new(axis);
+                let pack = |(id, series): (&StreamId, &Series)| {
+                    let packed = on_axis(series).then(|| gaps::packed(series, present, &axis));
+                    (*id, packed.unwrap_or_else(|| series.clone()))
+                };
+                seen.insert(window.range, all.map(pack).collect());
+            } else if window.gapless {
+                let mut slices = present.set_slices();
+                let (start, end) = slices.next().unwrap_or((0, 0));
+                if slices.next().is_some() {
+                    self.piece.plan.gaps.store(true, Ordering::Relaxed);
+                    return Err(Trouble("a join with gaps"));
+                }
+                let cut = |(id, series): (&StreamId, &Series)| {
+                    let cut = on_axis(series).then(|| series.trimmed(start..end));
+                    (*id, cut.unwrap_or_else(|| series.clone()))
+                };
+                seen.insert(window.range, all.map(cut).collect());
+            }
         }
-        Ok(trimmed)
+        Ok(seen)
+    }
+
+    /// The rows for which there is a loop that knows that what they read exists, whole groups of them.
+    fn inside(&self, rows: &Range<usize>, locators: &[Locator]) -> Range<usize> {
+        let none = rows.end..rows.end;
+        let Some(inside) = &self.stage.inside else {
+            return none;
+        };
+        let (mut first, mut end) = (rows.start as i64, rows.end as i64);
+        for source in &inside.sources {
+            let (offset, len) = match source {
+                Source::OwnRows { rows: back } => {
+                    let computed = (rows.start as i64).saturating_sub(self.before as i64);
+                    first = first.max(computed - back);
+                    continue;
+                }
+                Source::Leaf { stream, locate, .. } | Source::Present { stream, locate } => {
+                    match &locators[*locate] {
+                        Locator::Rows(offset) => (*offset, self.series[stream].axis.len() as i64),
+                        Locator::Nowhere => return none,
+                        _ => continue,
+                    }
+                }
+                _ => continue,
+            };
+            first = first.max(offset.saturating_neg());
+            end = end.min(len.saturating_sub(offset));
+        }
+        let group = |row: i64| (row - rows.start as i64) / LANES as i64 * LANES as i64;
+        let at = |row: i64| (rows.start as i64 + row).clamp(0, rows.end as i64) as usize;
+        let first = at(group(first.saturating_add(LANES as i64 - 1)));
+        // The last group of all may be a part of one.
+        let end = if end == rows.end as i64 {
+            rows.end
+        } else {
+            at(group(end))
+        };
+        if first < end { first..end } else { none }
     }
 
     fn chunk(
         &self,
         rows: Range<usize>,
+        inside: bool,
         at: usize,
-        locators: &mut [Locator<'_>],
-        ranges: &mut [RangeRun<'_>],
-        windows: &mut [WindowRun<'_>],
+        readers: &mut Readers,
         scratch: &mut Scratch,
     ) -> Result<(), Trouble> {
+        let Readers {
+            locators,
+            ranges,
+            windows,
+        } = readers;
         for range in ranges.iter_mut() {
             range.locate(rows.clone(), scratch);
         }
@@ -447,13 +578,13 @@ impl<'a> StageRun<'a> {
         }
         let targets: Vec<Target> = self.targets.iter().map(|t| t.target(at)).collect();
         let stage = self.stage;
-        self.execute(
-            self.main,
-            &stage.sources,
-            &stage.params,
-            &targets,
-            &mut chunk,
-        );
+        let (main, sources, params) = match &stage.inside {
+            Some(loop_inside) if inside => {
+                (loop_inside.main, &loop_inside.sources, &loop_inside.params)
+            }
+            _ => (self.main, &stage.sources, &stage.params),
+        };
+        self.execute(main, sources, params, &targets, &mut chunk);
         Ok(())
     }
 
@@ -524,8 +655,9 @@ impl<'a> StageRun<'a> {
         match source {
             Source::OwnRows { rows } => {
                 let first = *at as i64 + rows;
+                let existing = self.before as i64 + first;
                 View {
-                    validity: view::bit_rows(None, usize::MAX >> 1, first, n, scratch),
+                    validity: view::bit_rows(None, usize::MAX >> 1, existing, n, scratch),
                     ..self.own_view(OwnColumn::Value(0), first)
                 }
             }
@@ -535,7 +667,22 @@ impl<'a> StageRun<'a> {
                     validity: index.found.as_ptr(),
                     ..view::column(index.positions)
                 },
-                Located::Rows(_) | Located::Nowhere => unreachable!("positions are looked for"),
+                Located::Moved { of, positions } => {
+                    let Located::Index(index) = &located[*of] else {
+                        unreachable!("an index is moved")
+                    };
+                    let moved = scratch.slice::<u32>(index.positions.len());
+                    for (moved, position) in moved.iter_mut().zip(&*index.positions) {
+                        *moved = position.wrapping_add(*positions as u32);
+                    }
+                    View {
+                        validity: index.found.as_ptr(),
+                        ..view::column(moved)
+                    }
+                }
+                Located::Rows(_) | Located::Runs(_) | Located::Nowhere => {
+                    unreachable!("positions are looked for")
+                }
             },
             Source::EndsTable => view::column(self.axis.ends()),
             Source::Leaf {
@@ -547,7 +694,14 @@ impl<'a> StageRun<'a> {
                 match &located[*locate] {
                     Located::Rows(first) => view::rows(leaf, *first, n, nullable, scratch),
                     Located::Nowhere => view::rows(leaf, leaf.len as i64, n, nullable, scratch),
+                    Located::Runs(runs) => view::runs(leaf, runs, n, nullable, scratch),
                     Located::Index(index) => index.view(leaf, nullable, scratch),
+                    Located::Moved { of, positions } => {
+                        let Located::Index(index) = &located[*of] else {
+                            unreachable!("an index is moved")
+                        };
+                        index.moved(leaf, *positions)
+                    }
                 }
             }
             Source::Present { stream, locate } => {
@@ -556,7 +710,10 @@ impl<'a> StageRun<'a> {
                 let validity = match &located[*locate] {
                     Located::Rows(first) => view::bit_rows(present, len, *first, n, scratch),
                     Located::Nowhere => view::bit_rows(present, len, len as i64, n, scratch),
+                    Located::Runs(runs) => view::bit_runs(runs, n, |_| true, scratch),
                     Located::Index(index) => index.valid(present, scratch),
+                    // It leads somewhere in all rows.
+                    Located::Moved { .. } => view::bit_rows(None, n, 0, n, scratch),
                 };
                 View {
                     validity,
@@ -586,6 +743,16 @@ impl<'a> StageRun<'a> {
                         let edge_of = axis.edges(*edge);
                         out.for_each(|(row, out)| *out = edge_of(i64::from(index.positions[row])));
                     }
+                    Located::Runs(runs) => {
+                        let edge_of = axis.edges(*edge);
+                        let mut rest = &mut *edges;
+                        for run in runs {
+                            let (these, others) = rest.split_at_mut(run.rows);
+                            these.fill(edge_of(i64::from(run.position)));
+                            rest = others;
+                        }
+                    }
+                    Located::Moved { .. } => unreachable!("edges of periodic events are computed"),
                 }
                 view::column(edges)
             }
@@ -603,7 +770,7 @@ impl<'a> StageRun<'a> {
                 leaf,
                 early,
             } => {
-                let leaf = &self.series[stream].leaves[*leaf];
+                let leaf = &self.all(*range)[stream].leaves[*leaf];
                 ranges[*range].anchors(leaf, *early, scratch)
             }
         }
@@ -621,7 +788,7 @@ impl<'a> StageRun<'a> {
         let bytes = output.ty.bytes() as isize;
         View {
             values: output.values.wrapping_offset(first as isize * bytes),
-            lead: (self.lead as i64 + first) as u64,
+            lead: ((self.lead + self.before) as i64 + first) as u64,
             len: (self.rows as i64 - first) as u64,
             ..view::nothing()
         }
@@ -630,6 +797,7 @@ impl<'a> StageRun<'a> {
     fn param(&self, param: &ParamSource, ranges: &[RangeRun]) -> u64 {
         let value = match param {
             ParamSource::FirstEnd => self.axis.regular_ends().unwrap_or(0),
+            ParamSource::FirstEdge(stream, edge) => self.series[stream].axis.edges(*edge)(0),
             ParamSource::RunStart => self.piece.run.start,
             ParamSource::RunEnd => self.piece.run.end,
             ParamSource::Text(text) => i64::from(self.piece.texts[text]),
@@ -677,6 +845,45 @@ impl Output {
             },
             len: u64::MAX >> 1,
         }
+    }
+}
+
+/// How many rows a stage must be able to read before its first.
+pub(crate) fn lead(stage: &Stage) -> usize {
+    let lead = stage.sources.iter().map(|source| match source {
+        Source::OwnRows { rows } => rows.unsigned_abs() as usize,
+        _ => 0,
+    });
+    lead.max().unwrap_or(0).next_multiple_of(LANES)
+}
+
+/// Copies the last rows of a series to where columns have their first, after `lead`; both are multiples of eight.
+fn carry(columns: &[Shared], lead: usize, rows: usize, series: &Series) {
+    let from = series.axis.len() - rows;
+    let copy = |bits: &BooleanBuffer, to: *mut u8| {
+        let bits = aligned(&bits.slice(from, rows));
+        let bytes = &bits.values()[bits.offset() / 8..][..rows / 8];
+        // SAFETY: the column has room for all rows, those before the first included.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.add(lead / 8), rows / 8) }
+    };
+    for (column, leaf) in columns.iter().zip(&series.leaves) {
+        if let Some(bits) = leaf.bits() {
+            copy(bits, column.values.as_ptr());
+        } else {
+            let bytes = leaf.ty.bytes();
+            // SAFETY: the rows are elements of the leaf, and the column has room for them.
+            unsafe {
+                let to = column.values.as_ptr().add(lead * bytes);
+                std::ptr::copy_nonoverlapping(leaf.at(from as isize), to, rows * bytes);
+            }
+        }
+        if let (Some(valid), Some(to)) = (&leaf.valid, &column.validity) {
+            copy(valid, to.as_ptr());
+        }
+    }
+    // Of a record that may be φ, a column of bools follows its leaves.
+    if let (Some(column), Some(present)) = (columns.get(series.leaves.len()), series.presence()) {
+        copy(present, column.values.as_ptr());
     }
 }
 

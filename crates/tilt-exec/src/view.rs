@@ -1,5 +1,7 @@
 //! Views: columns as loops see them for a chunk of rows.
 
+use std::ops::Range;
+
 use arrow_buffer::BooleanBuffer;
 use tilt_codegen::{abi::View, lir::LANES};
 
@@ -85,19 +87,127 @@ pub(crate) fn bit_rows(
         }
         return words.as_ptr().cast();
     }
-    let bytes = scratch.slice::<u8>(rows.div_ceil(8) + 8);
     if inside {
+        let bytes = scratch.slice::<u8>(rows.div_ceil(8) + 8);
         bytes.fill(u8::MAX);
         return bytes.as_ptr();
     }
-    bytes.fill(0);
-    for row in 0..rows {
-        let position = first + row as i64;
-        if (0..len as i64).contains(&position) && bits.is_none_or(|b| b.value(position as usize)) {
-            bytes[row / 8] |= 1 << (row % 8);
-        }
+    let words = scratch.slice::<u64>(rows.div_ceil(64) + 2);
+    words.fill(0);
+    let from = first.clamp(0, len as i64);
+    let to = first.saturating_add(rows as i64).clamp(from, len as i64);
+    if from == to {
+        return words.as_ptr().cast();
     }
-    bytes.as_ptr()
+    let (at, n) = ((from - first) as usize, (to - from) as usize);
+    let Some(bits) = bits else {
+        set(words, at..at + n);
+        return words.as_ptr().cast();
+    };
+    let slice = bits.slice(from as usize, n);
+    let shift = at % 64;
+    for (number, chunk) in slice.bit_chunks().iter_padded().enumerate() {
+        let Some([low, high]) = words.get_mut(at / 64 + number..at / 64 + number + 2) else {
+            break;
+        };
+        *low |= chunk << shift;
+        *high |= chunk.checked_shr(64 - shift as u32).unwrap_or(0);
+    }
+    words.as_ptr().cast()
+}
+
+/// Sets some bits.
+fn set(words: &mut [u64], bits: Range<usize>) {
+    if bits.is_empty() {
+        return;
+    }
+    let (first, last) = (bits.start / 64, (bits.end - 1) / 64);
+    let head = u64::MAX << (bits.start % 64);
+    let tail = u64::MAX >> (63 - (bits.end - 1) % 64);
+    if first == last {
+        words[first] |= head & tail;
+        return;
+    }
+    words[first] |= head;
+    words[first + 1..last].fill(u64::MAX);
+    words[last] |= tail;
+}
+
+/// Some rows that read one position, [`NONE`] if they read nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Run {
+    pub(crate) position: u32,
+    pub(crate) rows: usize,
+}
+
+/// A column as rows read it that come in runs.
+pub(crate) fn runs(
+    leaf: &Leaf,
+    runs: &[Run],
+    rows: usize,
+    nullable: bool,
+    scratch: &mut Scratch,
+) -> View {
+    let padded = rows.next_multiple_of(LANES);
+    let mut view = nothing();
+    view.len = padded as u64;
+    if let Some(bits) = leaf.bits() {
+        view.values = bit_runs(runs, rows, |position| bits.value(position), scratch);
+    } else {
+        let bytes = leaf.ty.bytes();
+        let values = scratch.take(padded * bytes);
+        match bytes {
+            1 => fill_runs::<u8>(leaf, runs, padded, values),
+            2 => fill_runs::<u16>(leaf, runs, padded, values),
+            4 => fill_runs::<u32>(leaf, runs, padded, values),
+            _ => fill_runs::<u64>(leaf, runs, padded, values),
+        }
+        view.values = values;
+    }
+    if nullable {
+        let valid = |position| leaf.valid.as_ref().is_none_or(|v| v.value(position));
+        view.validity = bit_runs(runs, rows, valid, scratch);
+    }
+    view
+}
+
+/// Writes the element that each run reads to all its rows, zero where it reads none; `len` elements in all.
+fn fill_runs<T: Copy + Default>(leaf: &Leaf, runs: &[Run], len: usize, out: *mut u8) {
+    assert_eq!(size_of::<T>(), leaf.ty.bytes(), "elements of the type");
+    // SAFETY: the caller has taken memory for so many elements, aligned to a cache line; any bits are one.
+    let mut out = unsafe { std::slice::from_raw_parts_mut(out.cast::<T>(), len) };
+    for run in runs {
+        let (these, rest) = out.split_at_mut(run.rows);
+        let position = run.position as usize;
+        let element = if position < leaf.len {
+            // SAFETY: an element of the column.
+            unsafe { *leaf.at(position as isize).cast::<T>() }
+        } else {
+            T::default()
+        };
+        these.fill(element);
+        out = rest;
+    }
+    out.fill(T::default());
+}
+
+/// A bit for every row of some runs: that of the position it reads, unset where it reads none.
+pub(crate) fn bit_runs(
+    runs: &[Run],
+    rows: usize,
+    bit: impl Fn(usize) -> bool,
+    scratch: &mut Scratch,
+) -> *const u8 {
+    let words = scratch.slice::<u64>(rows.div_ceil(64) + 1);
+    words.fill(0);
+    let mut at = 0;
+    for run in runs {
+        if run.position != NONE && bit(run.position as usize) {
+            set(words, at..at + run.rows);
+        }
+        at += run.rows;
+    }
+    words.as_ptr().cast()
 }
 
 /// Positions that rows read, with what is found there.
@@ -107,6 +217,8 @@ pub(crate) struct Index {
     pub(crate) positions: &'static mut [u32],
     /// Where something is found, as bits.
     pub(crate) found: &'static mut [u8],
+    /// If something is found in all rows, and positions never decrease: from the first position to after the last.
+    pub(crate) within: Option<Range<usize>>,
 }
 
 impl Index {
@@ -115,6 +227,16 @@ impl Index {
         let found = scratch.slice::<u8>(positions.len() / 8 + 8);
         found.fill(0);
         positions[rows..].fill(NONE);
+        // Comparing alone takes a small part of the time of collecting bits, and mostly nothing is missing.
+        let missing = positions[..rows].iter().filter(|p| **p == NONE).count();
+        if missing == 0 && rows.is_multiple_of(LANES) {
+            found[..rows / LANES].fill(u8::MAX);
+            return Self {
+                positions,
+                found,
+                within: None,
+            };
+        }
         for (group, byte) in positions.chunks_exact_mut(LANES).zip(&mut *found) {
             for (lane, position) in group.iter_mut().enumerate() {
                 let is_found = *position != NONE;
@@ -122,7 +244,25 @@ impl Index {
                 *position = if is_found { *position } else { 0 };
             }
         }
-        Self { positions, found }
+        Self {
+            positions,
+            found,
+            within: None,
+        }
+    }
+
+    /// As [`Index::new`] of positions that never decrease, [`NONE`] aside.
+    pub(crate) fn ordered(
+        positions: &'static mut [u32],
+        rows: usize,
+        scratch: &mut Scratch,
+    ) -> Self {
+        let mut index = Self::new(positions, rows, scratch);
+        let all = index.found[..rows / LANES].iter().all(|b| *b == u8::MAX);
+        if let (true, [first, .., last]) = (all && rows.is_multiple_of(LANES), &*index.positions) {
+            index.within = Some(*first as usize..*last as usize + 1);
+        }
+        index
     }
 
     /// A column read by these positions.
@@ -142,11 +282,25 @@ impl Index {
         view
     }
 
+    /// A column without φ read so many positions further, which all exist.
+    pub(crate) fn moved(&self, leaf: &Leaf, positions: i64) -> View {
+        View {
+            values: leaf.at(positions as isize),
+            validity: self.found.as_ptr(),
+            index: self.positions.as_ptr(),
+            lead: 0,
+            len: (leaf.len as i64 - positions) as u64,
+        }
+    }
+
     /// Where something is found and `bits` are set there.
     pub(crate) fn valid(&self, bits: Option<&BooleanBuffer>, scratch: &mut Scratch) -> *const u8 {
         let Some(bits) = bits else {
             return self.found.as_ptr();
         };
+        if self.is_set(bits) {
+            return self.found.as_ptr();
+        }
         let valid = scratch.slice::<u8>(self.found.len());
         valid.copy_from_slice(self.found);
         let (bytes, offset) = (bits.values(), bits.offset());
@@ -160,6 +314,14 @@ impl Index {
             *byte &= mask;
         }
         valid.as_ptr()
+    }
+
+    /// Whether all bits between the first and the last position are set, where that is soon found out.
+    fn is_set(&self, bits: &BooleanBuffer) -> bool {
+        self.within.as_ref().is_some_and(|within| {
+            within.len() <= 8 * self.positions.len()
+                && bits.slice(within.start, within.len()).count_set_bits() == within.len()
+        })
     }
 }
 

@@ -20,6 +20,7 @@ use tilt_ir::{Agg, Bounds, Expr, ExprId, StreamId, Timeline};
 
 use self::panes::over_panes;
 use crate::{
+    gaps,
     plan::{Domain, GroupPlan, Locate, ParamSource, Source},
     reads::StageReads,
     rows::RowsPlan,
@@ -34,6 +35,8 @@ pub(crate) struct RangePlan {
     pub(crate) every: Option<i64>,
     /// By count: what is counted from.
     pub(crate) current: Current,
+    /// Whether the source keeps gaps: positions are those of its events, packed together.
+    pub(crate) packed: bool,
 }
 
 /// The current event of a window by count.
@@ -152,6 +155,27 @@ struct Extent {
 /// Lowers a reduction.
 pub(crate) fn reduce(reads: &mut StageReads, body: &mut Body, id: ExprId) -> Result<Term> {
     let program = reads.planner.program;
+    let Expr::Reduce { window, .. } = program.expr(id) else {
+        unreachable!("only reductions are reduced")
+    };
+    let input = program.streams[window.stream].as_input();
+    let facts = input.and_then(|_| reads.planner.facts.get(&window.stream));
+    let Some(facts) = facts.filter(|facts| facts.nullable).cloned() else {
+        return reduce_events(reads, body, id);
+    };
+    // Of an input that keeps its gaps, windows have nothing but events.
+    let events = gaps::packed_facts(&facts);
+    reads.planner.facts.insert(window.stream, events);
+    reads.planner.packed = Some(window.stream);
+    let reduced = reduce_events(reads, body, id);
+    reads.planner.packed = None;
+    reads.planner.facts.insert(window.stream, facts);
+    reduced
+}
+
+/// Lowers a reduction over a stream that has no gaps, or of which they are left out.
+fn reduce_events(reads: &mut StageReads, body: &mut Body, id: ExprId) -> Result<Term> {
+    let program = reads.planner.program;
     let Expr::Reduce { agg, window, map } = program.expr(id) else {
         unreachable!("only reductions are reduced")
     };
@@ -229,6 +253,7 @@ fn range(reads: &mut StageReads, stream: StreamId, bounds: Bounds) -> Result<usi
         bounds,
         every,
         current,
+        packed: reads.planner.packed == Some(stream),
     };
     let ranges = &mut reads.found().ranges;
     let known = ranges.iter().position(|r| *r == plan);

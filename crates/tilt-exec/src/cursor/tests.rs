@@ -5,8 +5,9 @@ use tilt_data::{Spans, Timeline};
 use tilt_ir::OPEN;
 
 use super::{
-    count::{Counter, Grid, Ruler, Ticks},
+    count::{Counter, Ticks},
     instants::Base,
+    regular::{Grid, Ruler},
     *,
 };
 
