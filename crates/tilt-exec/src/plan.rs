@@ -296,11 +296,7 @@ fn needed(program: &Program) -> BTreeSet<StreamId> {
             continue;
         }
         if let Some(temporal) = program.streams[stream].as_temporal() {
-            match &temporal.clock {
-                Clock::OnChange(sources) => open.extend(sources.iter().map(|s| s.stream())),
-                Clock::At(stream) => open.push(*stream),
-                Clock::Every { .. } => {}
-            }
+            open.extend(temporal.clock.streams());
             program.walk(temporal.body, &mut |_, expr| open.extend(expr.stream()));
         }
     }
@@ -349,7 +345,7 @@ struct Definition<'d, 'p> {
 
 impl<'p> Planner<'p> {
     fn stage(&mut self, stream: StreamId, temporal: &'p Temporal) -> Result<(), Unsupported> {
-        let domain = self.domain(stream, temporal);
+        let domain = self.domain(stream, temporal)?;
         self.define(
             &Definition {
                 stream,
@@ -477,21 +473,23 @@ impl<'p> Planner<'p> {
         }))
     }
 
-    fn domain(&self, id: StreamId, temporal: &Temporal) -> Domain {
+    fn domain(&self, id: StreamId, temporal: &Temporal) -> Result<Domain, Unsupported> {
         let sources: &[ClockSource] = match &temporal.clock {
             Clock::Every { period, offset } => {
-                return Domain::Grid {
+                return Ok(Domain::Grid {
                     period: *period,
                     offset: *offset,
-                };
+                });
             }
-            Clock::At(stream) => return Domain::On(*stream),
+            Clock::At(stream) => return Ok(Domain::On(*stream)),
             Clock::OnChange(sources) => sources,
+            Clock::Calendar(_) => return Err(Unsupported("a calendar".into())),
+            Clock::Sessions { .. } => return Err(Unsupported("sessions".into())),
         };
         if self.timelines.aligned(&temporal.clock).is_some() {
-            return Domain::On(sources[0].stream());
+            return Ok(Domain::On(sources[0].stream()));
         }
-        self.join(id, &temporal.clock, sources)
+        Ok(self.join(id, &temporal.clock, sources))
     }
 
     fn axis(&self, domain: &Domain) -> AxisFacts {
@@ -597,6 +595,12 @@ fn reach(program: &Program, timelines: &Timelines) -> Option<i64> {
         let hold = |offset: i64, max_age: Option<i64>| offset.checked_abs()?.checked_add(max_age?);
         match &temporal.clock {
             Clock::Every { period, .. } => note(Some(*period)),
+            Clock::Calendar(calendar) => {
+                let cells = calendar.cells(program.unit).ok();
+                note(cells.and_then(|cells| cells.longest()));
+            }
+            // A session is as long as its data says.
+            Clock::Sessions { .. } => note(None),
             Clock::At(_) => {}
             Clock::OnChange(sources) => {
                 for source in sources {

@@ -65,6 +65,7 @@ impl<'a> RangeRun<'a> {
                 started: Box::new(Window::new(source, None, 0)),
             },
             Bounds::Time { lo: Some(lo), hi } if plan.steady => steady(axis, source, lo, hi),
+            Bounds::Event => unreachable!("no plan has windows of events"),
             Bounds::Time { lo, hi } => Kind::General {
                 window: Box::new(Window::new(source, lo, hi)),
                 own: std::ptr::eq(&raw const axis.timeline, source.timeline())
@@ -237,6 +238,7 @@ impl<'a> RangeRun<'a> {
             let n = self.rows.len();
             let hi = match self.plan.bounds {
                 Bounds::Time { hi, .. } | Bounds::Ordinal { hi, .. } => hi,
+                Bounds::Event => 0,
             };
             let (start, axis) = (self.rows.start, self.axis);
             let source = self.source;

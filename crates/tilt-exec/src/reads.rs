@@ -4,7 +4,7 @@ use tilt_codegen::{
     lir::{Access, AccessId, Binary, By, Compare, Lanes, Ty, ValueId},
     lower::{Body, Reads, Result, Term, Unsupported, Valid},
 };
-use tilt_ir::{Clock, DType, Edge, Expr, ExprId, Source as ClockSource, StreamId};
+use tilt_ir::{Clock, DType, Edge, Expr, ExprId, Id, Source as ClockSource, StreamId, Timeline};
 
 use crate::{
     call::{self, CallPlan},
@@ -168,11 +168,24 @@ impl<'a, 'p> StageReads<'a, 'p> {
         self.domain
     }
 
+    /// The timeline that the rows are on: a map's is that of the events it is applied to.
+    pub(crate) fn timeline(&self) -> Timeline {
+        let stream = match self.domain {
+            Domain::On(events) if self.stream.index() >= self.planner.program.streams.len() => {
+                *events
+            }
+            _ => self.stream,
+        };
+        self.planner.timelines.of(stream)
+    }
+
     /// Where rows are events of the clock.
     pub(crate) fn alive(&mut self, body: &mut Body, clock: &Clock, value: ExprId) -> Result<Valid> {
         match clock {
             Clock::At(stream) => self.presence(body, *stream, SAME),
             Clock::OnChange(sources) => self.any_source(body, sources),
+            Clock::Sessions { .. } => Ok(Valid::Always),
+            Clock::Calendar(_) => Err(Unsupported("a calendar".into())),
             Clock::Every { period, .. } => {
                 // What a recurrence reads of itself does not make a cell.
                 if !self.reads_itself && tilt_ir::is_strict(self.planner.program, value) {

@@ -401,6 +401,7 @@ fn windows(
                 window(first, first, (*end).max(first), i64::MIN, i64::MAX, false)
             })
             .collect(),
+        Bounds::Event => Vec::new(),
         Bounds::Time { lo: None, hi } => {
             let to = |row: usize| range.instant(rows.start + row).saturating_add(hi);
             edges

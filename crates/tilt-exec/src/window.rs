@@ -167,7 +167,17 @@ pub(crate) fn reduce(reads: &mut StageReads, body: &mut Body, id: ExprId) -> Res
 fn range(reads: &mut StageReads, stream: StreamId, bounds: Bounds) -> Result<usize> {
     let facts = &reads.planner.facts[&stream];
     let current = current(reads, stream);
+    let bounds = match (bounds, reads.timeline()) {
+        // A grid's cells are windows in time like any other.
+        (Bounds::Event, Timeline::Grid { period, .. }) => Bounds::Time {
+            lo: Some(-period),
+            hi: 0,
+        },
+        (Bounds::Event, _) => return Err(Unsupported("the window of an event".into())),
+        (bounds, _) => bounds,
+    };
     let steady = match bounds {
+        Bounds::Event => false,
         Bounds::Ordinal { lo, .. } => current == Current::Row && lo.is_some() && !facts.nullable,
         Bounds::Time { lo: None, .. } => false,
         Bounds::Time { lo: Some(lo), hi } => {

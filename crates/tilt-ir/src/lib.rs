@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod calendar;
 mod clock;
 mod expr;
 mod ids;
@@ -17,6 +18,7 @@ mod types;
 mod typing;
 mod verify;
 
+pub use calendar::{Calendar, CalendarCells, CalendarError, CalendarUnit, Closed};
 pub use clock::default_clock;
 pub use expr::{
     Agg, BinaryOp, Bounds, Edge, Expr, Node, QuantileMethod, Ratio, TimePart, UnaryOp, Window,

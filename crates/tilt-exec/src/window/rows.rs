@@ -29,6 +29,7 @@ impl Reduction<'_, '_, '_> {
         let irregular = match range.bounds {
             Bounds::Ordinal { .. } => !range.steady,
             Bounds::Time { lo: None, .. } => nullable,
+            Bounds::Event => false,
             Bounds::Time { lo: Some(lo), hi } => lo >= hi,
         };
         if !ordered || irregular {
@@ -87,6 +88,7 @@ impl Reduction<'_, '_, '_> {
             Bounds::Ordinal { lo: Some(_), .. } => return Counted::Events,
             Bounds::Ordinal { lo: None, .. } => false,
             Bounds::Time { lo, .. } => lo.is_some(),
+            Bounds::Event => true,
         };
         match self.reads.planner.timelines.of(self.stream) {
             Timeline::Own(_) => Counted::Contributions,
