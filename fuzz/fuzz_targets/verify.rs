@@ -12,9 +12,10 @@ mod generate;
 use generate::{Choices, Scope};
 use libfuzzer_sys::fuzz_target;
 use tilt::ir::{
-    self, Agg, BinaryOp, Bounds, Calendar, CalendarUnit, Clock, Closed, DType, Edge, Expr, ExprId, Field, FuncId, Id, Lambda,
-    Lineage, Node, Pipeline, Program, QuantileMethod, Ratio, ReducerId, Scalar, Source, SpanRule,
-    Stream, StreamId, TimePart, Timelines, UnaryOp, Unit, VarId, Width, Window, pass::PASSES,
+    self, Agg, BinaryOp, Bounds, Calendar, CalendarUnit, Clock, Closed, DType, Edge, Expr, ExprId,
+    Field, FuncId, Id, Lambda, Lineage, Node, Pipeline, Program, QuantileMethod, Ratio, ReducerId,
+    Scalar, Source, SpanRule, Stream, StreamId, TimePart, Timelines, UnaryOp, Unit, VarId, Width,
+    Window, pass::PASSES,
 };
 
 /// Shared nodes count as often as they are used; some walks take that long.

@@ -185,8 +185,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
             Clock::At(stream) => self.presence(body, *stream, SAME),
             Clock::OnChange(sources) => self.any_source(body, sources),
             Clock::Sessions { .. } => Ok(Valid::Always),
-            Clock::Calendar(_) => Err(Unsupported("a calendar".into())),
-            Clock::Every { period, .. } => {
+            Clock::Every { .. } | Clock::Calendar(_) => {
                 // What a recurrence reads of itself does not make a cell.
                 if !self.reads_itself && tilt_ir::is_strict(self.planner.program, value) {
                     return Ok(Valid::Always);
@@ -196,7 +195,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
                         "a grid whose cells depend on φ in a window".into(),
                     ));
                 }
-                let inside = self.inside_run(body, *period)?;
+                let inside = self.inside_run(body, clock)?;
                 let seen = std::mem::take(&mut self.seen);
                 Ok(seen
                     .into_iter()
@@ -230,14 +229,19 @@ impl<'a, 'p> StageReads<'a, 'p> {
     }
 
     /// Whether a cell intersects the run's span.
-    fn inside_run(&mut self, body: &mut Body, period: i64) -> Result<Valid> {
+    fn inside_run(&mut self, body: &mut Body, clock: &Clock) -> Result<Valid> {
         let end = self.time(body)?;
         let run_start = self.param(body, "run_start", Ty::I64, ParamSource::RunStart);
         let run_end = self.param(body, "run_end", Ty::I64, ParamSource::RunEnd);
         let after = body.compare(Compare::Gt, end, run_start);
-        let period = body.int(Ty::I64, period);
-        // Cells lie within the run's surroundings, far from where this could wrap.
-        let start = body.binary(Binary::Sub, end, period);
+        let start = if let Clock::Every { period, .. } = clock {
+            let period = body.int(Ty::I64, *period);
+            // Cells lie within the run's surroundings, far from where this could wrap.
+            body.binary(Binary::Sub, end, period)
+        } else {
+            let starts = self.access(body, Source::Starts, "start", Ty::I64, By::Row, false);
+            body.load(starts)
+        };
         let before = body.compare(Compare::Lt, start, run_end);
         let inside = body.binary(Binary::And, after, before);
         Ok(body.valid_if(inside))
@@ -436,11 +440,12 @@ impl<'a, 'p> StageReads<'a, 'p> {
 
     /// Whether it matters where windows have events: a grid has cells outside of the run where something is read.
     pub(crate) fn minds_windows(&self) -> bool {
-        let temporal = match self.domain {
-            Domain::Grid { .. } => self.planner.program.streams[self.stream].as_temporal(),
-            _ => None,
-        };
-        temporal.is_some_and(|t| !tilt_ir::is_strict(self.planner.program, t.body))
+        let stream = self.planner.program.streams.get(self.stream);
+        let temporal = stream.and_then(|stream| stream.as_temporal());
+        temporal.is_some_and(|t| {
+            let of_cells = matches!(self.domain, Domain::Grid { .. }) || t.clock.has_cells();
+            of_cells && !tilt_ir::is_strict(self.planner.program, t.body)
+        })
     }
 
     /// Notes where a window has events, or that this is not known.

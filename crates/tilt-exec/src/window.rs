@@ -147,7 +147,10 @@ pub(crate) fn reduce(reads: &mut StageReads, body: &mut Body, id: ExprId) -> Res
         all_events: false,
         what: format!("{} {}", agg.name(), program.expr_text(id)),
     };
-    if matches!(window.bounds, Bounds::Time { lo: Some(_), .. }) {
+    if matches!(
+        window.bounds,
+        Bounds::Time { lo: Some(_), .. } | Bounds::Event
+    ) {
         let inhabited = if !facts.nullable && facts.axis.ordered {
             Some(reduction.extent.nonempty)
         } else if minds {
@@ -173,7 +176,6 @@ fn range(reads: &mut StageReads, stream: StreamId, bounds: Bounds) -> Result<usi
             lo: Some(-period),
             hi: 0,
         },
-        (Bounds::Event, _) => return Err(Unsupported("the window of an event".into())),
         (bounds, _) => bounds,
     };
     let steady = match bounds {
@@ -225,7 +227,9 @@ fn current(reads: &StageReads, stream: StreamId) -> Current {
             });
             bound.map_or(Current::Started, Current::Choice)
         }
-        Domain::On(_) | Domain::Grid { .. } => Current::Started,
+        Domain::On(_) | Domain::Grid { .. } | Domain::Calendar(_) | Domain::Sessions { .. } => {
+            Current::Started
+        }
     }
 }
 
@@ -384,6 +388,9 @@ impl Reduction<'_, '_, '_> {
         let domain = self.reads.domain();
         let range = self.reads.found().ranges[self.range].clone();
         let axis = &self.reads.planner.facts[&self.stream].axis;
+        if range.bounds == Bounds::Event {
+            return true;
+        }
         let timelines = self.reads.planner.timelines;
         let on_itself = matches!(domain, Domain::On(here)
             if timelines.of(*here) == timelines.of(self.stream));

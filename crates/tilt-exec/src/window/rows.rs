@@ -70,7 +70,8 @@ impl Reduction<'_, '_, '_> {
 
     /// Whether places of contributions are positions, as loops take them.
     fn has_plain_places(&mut self) -> bool {
-        let running = self.reads.found().ranges[self.range].length().is_none() && !self.by_count();
+        let bounds = self.reads.found().ranges[self.range].bounds;
+        let running = matches!(bounds, Bounds::Time { lo: None, .. });
         match self.reads.planner.timelines.of(self.stream) {
             Timeline::Grid { .. } => !running,
             Timeline::Own(_) => {
