@@ -1,6 +1,7 @@
 //! The integration tests, in one binary because each one will link LLVM.
 
 mod apps;
+mod cells;
 mod edges;
 mod engine;
 mod explain;
