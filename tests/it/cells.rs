@@ -210,6 +210,47 @@ fn sessions_by_key_are_compiled() {
     }
 }
 
+/// What an event costs, by loops and by the oracle: `cargo test -p tilt --test it speed_of_windows_of_events -- --ignored --nocapture`.
+#[test]
+#[ignore = "a report of times: a test must not fail because the machine is busy"]
+fn speed_of_windows_of_events() {
+    let count = 400_000;
+    let mut random = Random(5);
+    let mut t = SPRING;
+    let mut event = |users: i64| {
+        t += random.below(20);
+        let fields = [
+            Value::Int(random.below(users)),
+            Value::Float(random.below(999) as f64 / 8.0),
+        ];
+        Event::point(t, Value::record(fields))
+    };
+    for (users, key, clock) in [
+        (1, "", "sessions ~e gap 16s"),
+        (10_000, "key user", "sessions ~e gap 12h"),
+        (1, "", "calendar 1h tz \"Europe/Paris\""),
+        (1_000, "key user", "calendar 1d tz \"Europe/Paris\""),
+    ] {
+        let text = format!(
+            "query q unit s {{ input ~e: {{user: i64, x: f64}} point {key} overlap bag
+               ~x[t] = ~e[t].x
+               ~y[t {clock}] = {{n: reduce len ~x[event], m: reduce mean ~x[event], hi: reduce max ~x[event]}}
+               output ~y }}"
+        );
+        let query = Query::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let events = (0..count).map(|_| event(users)).collect();
+        let arrays = buffers(query.program(), &Inputs::from([("e".to_owned(), events)]));
+        let compiled = query.compile().expect("compiles");
+        for backend in [Backend::Native, Backend::Native, Backend::Interpreter] {
+            let options = RunOptions::default().backend(backend).threads(1);
+            let start = std::time::Instant::now();
+            let rows = compiled.run(&arrays, &options).expect("runs").len();
+            let each = start.elapsed().as_nanos() as f64 / f64::from(count);
+            println!("{each:8.1} ns/event  {rows} rows  {backend:?}  {users} users  {clock}");
+        }
+    }
+}
+
 #[test]
 fn a_run_beyond_the_calendar_says_so() {
     let text =
