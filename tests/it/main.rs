@@ -3,6 +3,7 @@
 mod apps;
 mod build;
 mod control;
+mod cells;
 mod edges;
 mod engine;
 mod explain;

@@ -15,7 +15,7 @@ use crate::{
     facts::SeriesFacts,
     gaps, keyed,
     pieces::Job,
-    plan::{Domain, Plan},
+    plan::{Domain, Plan, Stage},
     query::{Backend, Inner, Prepared, Ready, RunOptions},
     run::Trouble,
     series::{Axis, Series, aligned},
@@ -227,17 +227,30 @@ fn events_only(
 
 /// Where the cells of grids may end, generously; `None` if there would be far more than a run on so many rows has use for.
 pub(crate) fn scope(plan: &Plan, run: Span, rows: usize) -> Option<Span> {
-    let finest = plan.stages.iter().filter_map(|stage| match stage.domain {
-        Domain::Grid { period, .. } => Some(period),
-        _ => None,
-    });
-    let Some(finest) = finest.min() else {
+    let has_cells =
+        |stage: &Stage| matches!(stage.domain, Domain::Grid { .. } | Domain::Calendar(_));
+    if !plan.stages.iter().any(has_cells) {
         return Some(run);
-    };
+    }
     let slack = plan.slack?;
     let scope = Span::new(run.start.checked_sub(slack)?, run.end.checked_add(slack)?);
-    let cells = (i128::from(scope.end) - i128::from(scope.start)) / i128::from(finest);
-    (cells <= MAX_CELLS + 2 * rows as i128).then_some(scope)
+    for stage in &plan.stages {
+        let cells = match &stage.domain {
+            Domain::Grid { period, .. } => {
+                (i128::from(scope.end) - i128::from(scope.start)) / i128::from(*period)
+            }
+            // A run beyond the calendar fails, which the interpreter words.
+            Domain::Calendar(cells) => {
+                let cells = cells.between(scope)?;
+                i128::from(*cells.end()) - i128::from(*cells.start())
+            }
+            _ => 0,
+        };
+        if cells > MAX_CELLS + 2 * rows as i128 {
+            return None;
+        }
+    }
+    Some(scope)
 }
 
 /// An input as loops read it.

@@ -136,10 +136,10 @@ impl Explained<'_> {
             Root::Merge => {
                 format!("pieces of about {MERGED} rows of the largest input, by time; {halo}")
             }
-            Root::Input(_) | Root::Grid { .. } if halo == "no halo" => {
+            Root::Input(_) | Root::Grid { .. } | Root::Calendar { .. } if halo == "no halo" => {
                 format!("pieces of about {rows} rows, fewer if threads would wait; {halo}")
             }
-            Root::Input(_) | Root::Grid { .. } => {
+            Root::Input(_) | Root::Grid { .. } | Root::Calendar { .. } => {
                 format!("pieces of about {rows} rows, at least {HALOS} times the halo; {halo}")
             }
         }
@@ -239,6 +239,11 @@ impl Explained<'_> {
                     format_duration(*offset, unit),
                 );
                 format!("cells every {period}, offset {offset}")
+            }
+            Domain::Calendar(_) | Domain::Sessions { .. } => {
+                let clock = self.0.program.streams[stage.stream].as_temporal();
+                let clock = clock.map(|t| self.0.program.clock_text(&t.clock));
+                clock.unwrap_or_default()
             }
             Domain::Merge {
                 twin: Some(twin), ..
@@ -341,6 +346,7 @@ impl Explained<'_> {
     fn length(&self, range: &RangePlan) -> String {
         match (range.length(), range.bounds) {
             (Some(length), _) => format_duration(length, self.0.program.unit),
+            (None, Bounds::Event) => "the event".to_owned(),
             (None, Bounds::Ordinal { lo: Some(lo), hi }) => {
                 format!("{} events", hi.saturating_sub(lo))
             }
@@ -366,6 +372,7 @@ fn why(stage: &Stage, range: &RangePlan, window: &WindowPlan) -> &'static str {
         Algorithm::Totals { .. } | Algorithm::Prefix { .. } => "integers are subtracted exactly",
         Algorithm::Fold { .. } => match (&stage.domain, range.bounds) {
             (_, Bounds::Ordinal { .. }) => "counted from the window's first event",
+            (_, Bounds::Event) => "each event has a window of its own",
             (Domain::Grid { period, .. }, _)
                 if range.length().is_some_and(|l| l / 4 <= *period) =>
             {

@@ -43,6 +43,7 @@
 //! ```
 
 mod call;
+mod cells;
 mod chunks;
 mod code;
 mod control;

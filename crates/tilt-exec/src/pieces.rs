@@ -13,6 +13,7 @@ use tilt_interp::Functions;
 use tilt_ir::{Halo, Lineage, Reach, Span, StreamId};
 
 use crate::{
+    cells,
     chunks::Chunks,
     code::Code,
     control::{Control, share},
@@ -62,7 +63,8 @@ impl<'a> Whole<'a> {
         if let Some((input, halo)) = lineage.halos().find(unbounded) {
             return Some(Self::Unbounded(input, halo));
         }
-        let is_grid = |stage: &&Stage| matches!(stage.domain, Domain::Grid { .. });
+        let is_grid =
+            |stage: &&Stage| matches!(stage.domain, Domain::Grid { .. } | Domain::Calendar(_));
         let grid = plan.stages.iter().find(is_grid)?;
         if plan.root == Root::Merge {
             return Some(Self::Merge(grid));
@@ -143,7 +145,13 @@ impl Job<'_> {
         let axis = match self.plan.root {
             Root::Input(stream) => Arc::clone(&self.series[&stream].axis),
             Root::Grid { period, offset } => {
-                Arc::new(Axis::new(cells(period, offset, self.scope), Vec::new()))
+                Arc::new(Axis::new(grid(period, offset, self.scope), Vec::new()))
+            }
+            Root::Calendar { stage } => {
+                let Domain::Calendar(of) = &self.plan.stages[stage].domain else {
+                    unreachable!("the root of a calendar has its cells")
+                };
+                Arc::new(Axis::new(cells::calendar(of, self.scope), Vec::new()))
             }
             Root::Merge => return None,
         };
@@ -203,7 +211,7 @@ impl Job<'_> {
         );
         let first = match self.plan.root {
             Root::Input(stream) => cuts[&stream].start,
-            Root::Grid { .. } => axis.timeline.ends_until(scope.start),
+            Root::Grid { .. } | Root::Calendar { .. } => axis.timeline.ends_until(scope.start),
             Root::Merge => 0,
         };
         let piece = Piece {
@@ -369,7 +377,7 @@ pub(crate) fn slice(series: &Series, rows: &Range<usize>) -> Series {
 }
 
 /// The cells of a grid that end in `scope`.
-pub(crate) fn cells(period: i64, offset: i64, scope: Span) -> Timeline {
+pub(crate) fn grid(period: i64, offset: i64, scope: Span) -> Timeline {
     let (period_wide, offset) = (i128::from(period), i128::from(offset));
     let after = |t: i64| (i128::from(t) - offset).div_euclid(period_wide) + 1;
     let (first, end) = (after(scope.start), after(scope.end.min(tilt_ir::OPEN - 1)));

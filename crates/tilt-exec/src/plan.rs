@@ -13,8 +13,8 @@ use tilt_codegen::{
     lower::{Body, Lowering, Term, Unsupported, Valid},
 };
 use tilt_ir::{
-    Clock, DType, Edge, ExprId, Id, Overlap, Program, Source as ClockSource, StreamId, Temporal,
-    Timeline, Timelines,
+    CalendarCells, Clock, DType, Edge, ExprId, Id, Overlap, Program, Source as ClockSource,
+    StreamId, Temporal, Timeline, Timelines,
 };
 
 use crate::{
@@ -53,7 +53,9 @@ pub(crate) enum Root {
     Input(StreamId),
     /// The cells of a grid.
     Grid { period: i64, offset: i64 },
-    /// The events of a merge, as many as it gives.
+    /// The cells of a calendar, which are the rows of a stage.
+    Calendar { stage: usize },
+    /// The events of a merge, or sessions: as many as there are.
     Merge,
 }
 
@@ -98,6 +100,14 @@ pub(crate) enum Domain {
     On(StreamId),
     /// The cells of a grid.
     Grid { period: i64, offset: i64 },
+    /// The cells of a calendar.
+    Calendar(Box<CalendarCells>),
+    /// The sessions of a stream.
+    Sessions {
+        stream: StreamId,
+        gap: i64,
+        max: Option<i64>,
+    },
     /// The events of an `on` clock; later stages with an equal clock share them.
     Merge {
         groups: Vec<GroupPlan>,
@@ -194,6 +204,8 @@ pub(crate) enum Source {
     Present { stream: StreamId, locate: usize },
     /// The ends of the rows.
     Ends,
+    /// Their starts.
+    Starts,
     /// An edge of the event found.
     Edge {
         stream: StreamId,
@@ -316,11 +328,7 @@ fn needed(program: &Program) -> BTreeSet<StreamId> {
             continue;
         }
         if let Some(temporal) = program.streams[stream].as_temporal() {
-            match &temporal.clock {
-                Clock::OnChange(sources) => open.extend(sources.iter().map(|s| s.stream())),
-                Clock::At(stream) => open.push(*stream),
-                Clock::Every { .. } => {}
-            }
+            open.extend(temporal.clock.streams());
             program.walk(temporal.body, &mut |_, expr| open.extend(expr.stream()));
         }
     }
@@ -328,16 +336,17 @@ fn needed(program: &Program) -> BTreeSet<StreamId> {
 }
 
 fn root(stages: &[Stage], stream: StreamId) -> Root {
-    let Some(stage) = stages.iter().find(|s| s.stream == stream) else {
+    let Some(stage) = stages.iter().position(|s| s.stream == stream) else {
         return Root::Input(stream);
     };
-    match &stage.domain {
+    match &stages[stage].domain {
         Domain::On(stream) => root(stages, *stream),
         Domain::Grid { period, offset } => Root::Grid {
             period: *period,
             offset: *offset,
         },
-        Domain::Merge { .. } => Root::Merge,
+        Domain::Calendar(_) => Root::Calendar { stage },
+        Domain::Merge { .. } | Domain::Sessions { .. } => Root::Merge,
     }
 }
 
@@ -371,7 +380,7 @@ struct Definition<'d, 'p> {
 
 impl<'p> Planner<'p> {
     fn stage(&mut self, stream: StreamId, temporal: &'p Temporal) -> Result<(), Unsupported> {
-        let domain = self.domain(stream, temporal);
+        let domain = self.domain(stream, temporal)?;
         self.define(
             &Definition {
                 stream,
@@ -561,27 +570,70 @@ impl<'p> Planner<'p> {
         Ok(main.stored_like(&mut inside).then_some(inside))
     }
 
-    fn domain(&self, id: StreamId, temporal: &Temporal) -> Domain {
+    fn domain(&self, id: StreamId, temporal: &Temporal) -> Result<Domain, Unsupported> {
         let sources: &[ClockSource] = match &temporal.clock {
             Clock::Every { period, offset } => {
-                return Domain::Grid {
+                return Ok(Domain::Grid {
                     period: *period,
                     offset: *offset,
+                });
+            }
+            Clock::At(stream) => return Ok(Domain::On(*stream)),
+            Clock::OnChange(sources) => sources,
+            Clock::Calendar(_) | Clock::Sessions { .. } => {
+                let twin = self.timelines.of(id);
+                let mut shared = self.stages.iter().map(|s| s.stream);
+                let shared = shared.find(|s| {
+                    s.index() < self.program.streams.len() && self.timelines.of(*s) == twin
+                });
+                return match shared {
+                    Some(twin) => Ok(Domain::On(twin)),
+                    None => self.cells(&temporal.clock),
                 };
             }
-            Clock::At(stream) => return Domain::On(*stream),
-            Clock::OnChange(sources) => sources,
         };
         if self.timelines.aligned(&temporal.clock).is_some() {
-            return Domain::On(sources[0].stream());
+            return Ok(Domain::On(sources[0].stream()));
         }
-        self.join(id, &temporal.clock, sources)
+        Ok(self.join(id, &temporal.clock, sources))
+    }
+
+    /// The rows of a clock that makes cells or sessions.
+    fn cells(&self, clock: &Clock) -> Result<Domain, Unsupported> {
+        match clock {
+            Clock::Calendar(calendar) => {
+                let cells = calendar.cells(self.program.unit);
+                let cells = cells.map_err(|error| Unsupported(error.to_string()))?;
+                Ok(Domain::Calendar(Box::new(cells)))
+            }
+            Clock::Sessions { stream, gap, max } => {
+                let axis = &self.facts[stream].axis;
+                // Where a session is full, what overlaps with it begins another one.
+                if max.is_some() && !axis.disjoint && axis.length != Some(1) {
+                    return Err(Unsupported("sessions that may overlap".into()));
+                }
+                Ok(Domain::Sessions {
+                    stream: *stream,
+                    gap: *gap,
+                    max: *max,
+                })
+            }
+            Clock::At(_) | Clock::OnChange(_) | Clock::Every { .. } => {
+                unreachable!("these clocks have other rows")
+            }
+        }
     }
 
     fn axis(&self, domain: &Domain) -> AxisFacts {
         match domain {
             Domain::On(stream) => self.facts[stream].axis.clone(),
             Domain::Grid { period, offset } => AxisFacts::grid(*period, *offset),
+            Domain::Calendar(_) | Domain::Sessions { .. } => AxisFacts {
+                regular: None,
+                length: None,
+                disjoint: true,
+                ordered: true,
+            },
             Domain::Merge { groups, .. } => {
                 let disjoint = groups.iter().all(|group| match group {
                     GroupPlan::Value { streams, .. } => self.facts[&streams[0]].axis.disjoint,
@@ -714,7 +766,7 @@ impl Stored {
 fn reach(program: &Program, timelines: &Timelines) -> Option<i64> {
     use tilt_ir::{Bounds, Expr};
     let mut total = 0i64;
-    for (_, temporal) in program.temporals() {
+    for (id, temporal) in program.temporals() {
         let mut reach = Some(0i64);
         let mut note = |ticks: Option<i64>| {
             reach = reach.zip(ticks).map(|(a, b)| a.max(b));
@@ -723,6 +775,12 @@ fn reach(program: &Program, timelines: &Timelines) -> Option<i64> {
         let hold = |offset: i64, max_age: Option<i64>| offset.checked_abs()?.checked_add(max_age?);
         match &temporal.clock {
             Clock::Every { period, .. } => note(Some(*period)),
+            Clock::Calendar(calendar) => {
+                let cells = calendar.cells(program.unit).ok();
+                note(cells.and_then(|cells| cells.longest()));
+            }
+            // A session is as long as its data says.
+            Clock::Sessions { .. } => note(None),
             Clock::At(_) => {}
             Clock::OnChange(sources) => {
                 for source in sources {
@@ -736,6 +794,19 @@ fn reach(program: &Program, timelines: &Timelines) -> Option<i64> {
                 }
             }
         }
+        // The window of an event is as long as the event, which in a map is one of the window's.
+        let mut event = timelines.stretch(timelines.of(id));
+        program.walk(temporal.body, &mut |_, expr| {
+            if let Expr::Reduce {
+                window,
+                map: Some(_),
+                ..
+            } = expr
+            {
+                let mapped = timelines.stretch(timelines.of(window.stream));
+                event = event.zip(mapped).map(|(a, b)| a.max(b));
+            }
+        });
         // Reads add up, because a map reads from where its window leads. What is read is computed at the end of its event, which may lie after the
         // instant.
         let mut reads = Some(0i64);
@@ -748,6 +819,7 @@ fn reach(program: &Program, timelines: &Timelines) -> Option<i64> {
                 } => hold(*offset, *max_age),
                 Expr::Reduce { window, .. } => match window.bounds {
                     Bounds::Time { lo: Some(lo), hi } => between(lo, hi),
+                    Bounds::Event => event.and_then(|event| event.checked_add(1)),
                     _ => None,
                 },
                 _ => None,

@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
+use arrow_buffer::ScalarBuffer;
 use tilt_codegen::{
     abi::View,
     lir::{LANES, Ty},
 };
 use tilt_data::{Spans, Stamps};
-use tilt_ir::Bounds;
+use tilt_ir::{Bounds, Span};
 
 use crate::{
     cursor::{self, NONE, Ranks, Window},
@@ -39,6 +40,12 @@ enum Kind<'a> {
         window: Box<Window<'a>>,
         /// Rows are those of the source, and windows end with the row.
         own: bool,
+    },
+    /// The intervals of the rows themselves.
+    Event {
+        window: Box<Window<'a>>,
+        /// The starts of all rows, unless they decrease somewhere.
+        starts: Option<ScalarBuffer<i64>>,
     },
     /// The events numbered from the current one.
     Ranked {
@@ -93,6 +100,10 @@ impl<'a> RangeRun<'a> {
             Bounds::Ordinal { .. } => Kind::Ranked {
                 ranks: Ranks::new(source),
                 started: Box::new(Window::new(source, None, 0)),
+            },
+            Bounds::Event => Kind::Event {
+                window: Box::new(Window::new(source, Some(0), 0)),
+                starts: Some(axis.timeline.starts()).filter(|starts| starts.is_sorted()),
             },
             Bounds::Time { lo, hi } => Kind::General {
                 window: Box::new(Window::new(source, lo, hi)),
@@ -199,7 +210,35 @@ impl<'a> RangeRun<'a> {
             (self.first, self.end, self.split) = (Some(first), Some(end), Some(split));
         } else if matches!(self.kind, Kind::Ranked { .. }) {
             self.locate_ranked(rows, padded, scratch);
+        } else {
+            self.locate_events(rows, padded, scratch);
         }
+    }
+
+    /// The windows of the rows' own events, which have a late part only.
+    fn locate_events(&mut self, rows: Range<usize>, padded: usize, scratch: &mut Scratch) {
+        let Kind::Event { window, starts } = &mut self.kind else {
+            return;
+        };
+        let [first, end, split] = [(); 3].map(|()| scratch.slice::<u32>(padded));
+        let n = rows.len();
+        match starts {
+            Some(starts) => window.count_ended(&starts[rows.clone()], &mut first[..n]),
+            None => {
+                for (first, row) in first.iter_mut().zip(rows.clone()) {
+                    let start = self.axis.timeline.start(row);
+                    *first = self.source.timeline().ends_until(start) as u32;
+                }
+            }
+        }
+        window.count_started(self.axis.instants(), rows, &mut end[..n]);
+        for (first, end) in first.iter().zip(&mut end[..n]) {
+            *end = (*end).max(*first);
+        }
+        first[n..].fill(0);
+        end[n..].fill(0);
+        split.copy_from_slice(first);
+        (self.first, self.end, self.split) = (Some(first), Some(end), Some(split));
     }
 
     /// The windows of events that are counted from the current one.
@@ -262,6 +301,11 @@ impl<'a> RangeRun<'a> {
         (self.first, self.end, self.split) = (Some(first), Some(end), Some(split));
     }
 
+    /// The interval of a row.
+    pub(crate) fn event(&self, row: usize) -> Span {
+        self.axis.timeline.event(row)
+    }
+
     /// The instant of a row.
     pub(crate) fn instant(&self, row: usize) -> i64 {
         self.axis.timeline.end(row)
@@ -302,7 +346,7 @@ impl<'a> RangeRun<'a> {
     pub(crate) fn width(&self) -> Option<u64> {
         match self.kind {
             Kind::Steady { lo, hi, .. } => Some((hi - lo).unsigned_abs()),
-            Kind::General { .. } | Kind::Ranked { .. } => None,
+            Kind::General { .. } | Kind::Event { .. } | Kind::Ranked { .. } => None,
         }
     }
 
@@ -330,6 +374,7 @@ impl<'a> RangeRun<'a> {
             let n = self.rows.len();
             let hi = match self.plan.bounds {
                 Bounds::Time { hi, .. } | Bounds::Ordinal { hi, .. } => hi,
+                Bounds::Event => 0,
             };
             let (start, axis) = (self.rows.start, self.axis);
             let source = self.source;

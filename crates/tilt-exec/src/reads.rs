@@ -4,7 +4,7 @@ use tilt_codegen::{
     lir::{Access, AccessId, Binary, By, Compare, Inst, Lanes, Ty, ValueId},
     lower::{Body, Reads, Result, Term, Unsupported, Valid},
 };
-use tilt_ir::{Clock, DType, Edge, Expr, ExprId, Source as ClockSource, StreamId};
+use tilt_ir::{Clock, DType, Edge, Expr, ExprId, Id, Source as ClockSource, StreamId, Timeline};
 
 use crate::{
     call::{self, CallPlan},
@@ -175,6 +175,17 @@ impl<'a, 'p> StageReads<'a, 'p> {
         self.domain
     }
 
+    /// The timeline that the rows are on: a map's is that of the events it is applied to.
+    pub(crate) fn timeline(&self) -> Timeline {
+        let stream = match self.domain {
+            Domain::On(events) if self.stream.index() >= self.planner.program.streams.len() => {
+                *events
+            }
+            _ => self.stream,
+        };
+        self.planner.timelines.of(stream)
+    }
+
     /// Where rows are events of the clock, as far as it matters: what is computed has a value where `has_value`.
     pub(crate) fn alive(
         &mut self,
@@ -186,7 +197,8 @@ impl<'a, 'p> StageReads<'a, 'p> {
         match clock {
             Clock::At(stream) => self.presence(body, *stream, SAME),
             Clock::OnChange(sources) => self.any_source(body, sources),
-            Clock::Every { period, .. } => {
+            Clock::Sessions { .. } => Ok(Valid::Always),
+            Clock::Every { .. } | Clock::Calendar(_) => {
                 // What a recurrence reads of itself does not make a cell.
                 if !self.reads_itself && tilt_ir::is_strict(self.planner.program, value) {
                     return Ok(Valid::Always);
@@ -200,7 +212,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
                 if is_implied(body, has_value, &seen, 8) {
                     return Ok(Valid::Always);
                 }
-                let inside = self.inside_run(body, *period)?;
+                let inside = self.inside_run(body, clock)?;
                 Ok(seen
                     .into_iter()
                     .fold(inside, |any, valid| body.either(any, valid)))
@@ -233,14 +245,19 @@ impl<'a, 'p> StageReads<'a, 'p> {
     }
 
     /// Whether a cell intersects the run's span.
-    fn inside_run(&mut self, body: &mut Body, period: i64) -> Result<Valid> {
+    fn inside_run(&mut self, body: &mut Body, clock: &Clock) -> Result<Valid> {
         let end = self.time(body)?;
         let run_start = self.param(body, "run_start", Ty::I64, ParamSource::RunStart);
         let run_end = self.param(body, "run_end", Ty::I64, ParamSource::RunEnd);
         let after = body.compare(Compare::Gt, end, run_start);
-        let period = body.int(Ty::I64, period);
-        // Cells lie within the run's surroundings, far from where this could wrap.
-        let start = body.binary(Binary::Sub, end, period);
+        let start = if let Clock::Every { period, .. } = clock {
+            let period = body.int(Ty::I64, *period);
+            // Cells lie within the run's surroundings, far from where this could wrap.
+            body.binary(Binary::Sub, end, period)
+        } else {
+            let starts = self.access(body, Source::Starts, "start", Ty::I64, By::Row, false);
+            body.load(starts)
+        };
         let before = body.compare(Compare::Lt, start, run_end);
         let inside = body.binary(Binary::And, after, before);
         Ok(body.valid_if(inside))
@@ -442,11 +459,12 @@ impl<'a, 'p> StageReads<'a, 'p> {
 
     /// Whether it matters where windows have events: a grid has cells outside of the run where something is read.
     pub(crate) fn minds_windows(&self) -> bool {
-        let temporal = match self.domain {
-            Domain::Grid { .. } => self.planner.program.streams[self.stream].as_temporal(),
-            _ => None,
-        };
-        temporal.is_some_and(|t| !tilt_ir::is_strict(self.planner.program, t.body))
+        let stream = self.planner.program.streams.get(self.stream);
+        let temporal = stream.and_then(|stream| stream.as_temporal());
+        temporal.is_some_and(|t| {
+            let of_cells = matches!(self.domain, Domain::Grid { .. }) || t.clock.has_cells();
+            of_cells && !tilt_ir::is_strict(self.planner.program, t.body)
+        })
     }
 
     /// Notes where a window has events, or that this is not known.

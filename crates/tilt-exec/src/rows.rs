@@ -428,6 +428,13 @@ fn windows(
                 window(first, first, (*end).max(first), i64::MIN, i64::MAX, false)
             })
             .collect(),
+        Bounds::Event => edges
+            .enumerate()
+            .map(|(row, (first, end))| {
+                let event = range.event(rows.start + row);
+                window(*first, *first, *end, event.start, event.end, !ordered)
+            })
+            .collect(),
         Bounds::Time { lo: None, hi } => {
             let to = |row: usize| range.instant(rows.start + row).saturating_add(hi);
             edges

@@ -22,6 +22,7 @@ use tilt_interp::Functions;
 
 use crate::{
     call::{self, CallPlan},
+    cells,
     code::Code,
     control::{Control, share},
     cursor::{self, Ranks, Shape},
@@ -30,7 +31,7 @@ use crate::{
     memory::{INSTANTS, Returned, Scratch},
     merge::{Group, Merged, merge_into},
     own::OwnColumn,
-    pieces::cells,
+    pieces::grid,
     plan::{Domain, GroupPlan, Locate, ParamSource, Plan, Source, Stage},
     range::RangeRun,
     scan::WindowRun,
@@ -191,7 +192,15 @@ impl Piece<'_> {
         match &stage.domain {
             Domain::On(stream) => Arc::clone(&series[stream].axis),
             Domain::Grid { period, offset } => {
-                Arc::new(Axis::new(cells(*period, *offset, self.scope), Vec::new()))
+                Arc::new(Axis::new(grid(*period, *offset, self.scope), Vec::new()))
+            }
+            Domain::Calendar(of) => {
+                Arc::new(Axis::new(cells::calendar(of, self.scope), Vec::new()))
+            }
+            Domain::Sessions { stream, gap, max } => {
+                let source = self.source(*stream, series, series[stream].presence());
+                let sessions = cells::sessions(&source, *gap, *max);
+                Arc::new(Axis::new(sessions, Vec::new()))
             }
             Domain::Merge {
                 twin: Some(twin), ..
@@ -719,6 +728,13 @@ impl<'a> StageRun<'a> {
                     validity,
                     ..view::nothing()
                 }
+            }
+            Source::Starts => {
+                let starts = scratch.slice::<i64>(n.next_multiple_of(LANES));
+                for (start, row) in starts.iter_mut().zip(rows.clone()) {
+                    *start = self.axis.timeline.start(row);
+                }
+                view::column(starts)
             }
             Source::Ends => {
                 let ends = scratch.slice::<i64>(n.next_multiple_of(LANES));

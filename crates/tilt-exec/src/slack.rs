@@ -12,9 +12,14 @@ pub(crate) fn slack(program: &Program) -> Option<i64> {
     let mut total = 0u64;
     for (id, temporal) in program.temporals() {
         let reach = match &temporal.clock {
-            Clock::At(_) => 0,
+            Clock::At(_) | Clock::Sessions { .. } => 0,
             Clock::OnChange(sources) => sources.iter().map(of_source).max().unwrap_or(0),
-            Clock::Every { period, .. } => {
+            Clock::Every { .. } | Clock::Calendar(_) => {
+                let length = match &temporal.clock {
+                    Clock::Every { period, .. } => *period,
+                    Clock::Calendar(calendar) => calendar.cells(program.unit).ok()?.longest()?,
+                    _ => 0,
+                };
                 let mut cells = Cells {
                     program,
                     stream: id,
@@ -22,7 +27,7 @@ pub(crate) fn slack(program: &Program) -> Option<i64> {
                     reach: 0,
                 };
                 cells.visit(temporal.body);
-                cells.reach.checked_add(period.unsigned_abs())?
+                cells.reach.checked_add(length.unsigned_abs())?
             }
         };
         total = total.checked_add(reach)?;

@@ -204,7 +204,10 @@ fn reduce_events(reads: &mut StageReads, body: &mut Body, id: ExprId) -> Result<
         all_events: false,
         what: format!("{} {}", agg.name(), program.expr_text(id)),
     };
-    if matches!(window.bounds, Bounds::Time { lo: Some(_), .. }) {
+    if matches!(
+        window.bounds,
+        Bounds::Time { lo: Some(_), .. } | Bounds::Event
+    ) {
         let inhabited = if !facts.nullable && facts.axis.ordered {
             Some(reduction.extent.nonempty)
         } else if minds {
@@ -224,7 +227,16 @@ fn reduce_events(reads: &mut StageReads, body: &mut Body, id: ExprId) -> Result<
 fn range(reads: &mut StageReads, stream: StreamId, bounds: Bounds) -> Result<usize> {
     let facts = &reads.planner.facts[&stream];
     let current = current(reads, stream);
+    let bounds = match (bounds, reads.timeline()) {
+        // A grid's cells are windows in time like any other.
+        (Bounds::Event, Timeline::Grid { period, .. }) => Bounds::Time {
+            lo: Some(-period),
+            hi: 0,
+        },
+        (bounds, _) => bounds,
+    };
     let every = match bounds {
+        Bounds::Event => None,
         Bounds::Ordinal { lo, .. } => {
             (current == Current::Row && lo.is_some() && !facts.nullable).then_some(1)
         }
@@ -276,7 +288,9 @@ fn current(reads: &StageReads, stream: StreamId) -> Current {
             });
             bound.map_or(Current::Started, Current::Choice)
         }
-        Domain::On(_) | Domain::Grid { .. } => Current::Started,
+        Domain::On(_) | Domain::Grid { .. } | Domain::Calendar(_) | Domain::Sessions { .. } => {
+            Current::Started
+        }
     }
 }
 
@@ -435,6 +449,9 @@ impl Reduction<'_, '_, '_> {
         let domain = self.reads.domain();
         let range = self.reads.found().ranges[self.range].clone();
         let axis = &self.reads.planner.facts[&self.stream].axis;
+        if range.bounds == Bounds::Event {
+            return true;
+        }
         let timelines = self.reads.planner.timelines;
         let on_itself = matches!(domain, Domain::On(here)
             if timelines.of(*here) == timelines.of(self.stream));

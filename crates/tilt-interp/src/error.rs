@@ -72,6 +72,17 @@ pub enum QueryError {
         /// How many are allowed.
         limit: u128,
     },
+    /// A run in years that a calendar does not have.
+    #[error(
+        "~{stream} has the cells of a calendar, which has the years -9999 to 9999, but the run's span is {span}; check \
+         the unit of the timestamps"
+    )]
+    BeyondCalendar {
+        /// The temporal expression.
+        stream: String,
+        /// The run's span.
+        span: Span,
+    },
     /// A program that breaks rules of the IR.
     #[error("the program is not valid: {0}")]
     Invalid(#[from] VerifyError),

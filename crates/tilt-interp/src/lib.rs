@@ -30,8 +30,9 @@
 //! | `run` | keys, order of evaluation, parts | sections 2 and 5 |
 //! | `events` | inputs and their checks | section 2 |
 //! | `timeline` | positions, values on them, searches by time | section 2 |
-//! | `range` | which cells a grid has | section 3 |
-//! | `clock` | grid cells, groups, combinations | section 3 |
+//! | `range` | which cells a clock has | section 3 |
+//! | `cells` | grids and calendars | section 3 |
+//! | `clock` | groups, combinations, sessions | section 3 |
 //! | `eval` | reads, windows, recurrences | section 4 |
 //! | `scalar`, `calendar` | operators and casts | section 4, numbers |
 //! | `reduce` | reductions | section 4, reductions |
@@ -39,6 +40,7 @@
 
 mod buffers;
 mod calendar;
+mod cells;
 mod clock;
 mod error;
 mod eval;

@@ -36,7 +36,14 @@ impl Limits {
             match &temporal.clock {
                 Clock::Every { period, .. } if is_output => both(period.saturating_neg()),
                 Clock::Every { period, .. } => both(*period),
-                Clock::At(_) => {}
+                Clock::Calendar(calendar) => {
+                    let cells = calendar.cells(program.unit).ok();
+                    let longest = cells.and_then(|cells| cells.longest());
+                    let longest = longest.unwrap_or(i64::MAX);
+                    both(if is_output { -longest } else { longest });
+                }
+                // Sessions reach back however far, and are refused for that.
+                Clock::At(_) | Clock::Sessions { .. } => {}
                 Clock::OnChange(sources) => sources.iter().for_each(|source| match *source {
                     Source::Value { offset, .. } => both(offset),
                     Source::Hold {
@@ -62,7 +69,8 @@ impl Limits {
                     } => (offset.saturating_sub(max_age.unwrap_or(0)), offset),
                     Expr::Reduce { window, .. } => match window.bounds {
                         Bounds::Time { lo, hi } => (lo.unwrap_or(0), hi),
-                        Bounds::Ordinal { .. } => (0, 0),
+                        // The length of a cell is counted with its clock.
+                        Bounds::Ordinal { .. } | Bounds::Event => (0, 0),
                     },
                     _ => (0, 0),
                 };
@@ -105,6 +113,7 @@ fn counts(expr: &Expr) -> (bool, bool) {
         Expr::Reduce { window, .. } => match window.bounds {
             Bounds::Time { lo, .. } => (lo.is_none(), false),
             Bounds::Ordinal { hi, .. } => (true, hi > 0),
+            Bounds::Event => (false, false),
         },
         _ => (false, false),
     }
@@ -141,6 +150,16 @@ pub(super) fn check(program: &Program, lineage: &Lineage) -> Result<(), Error> {
             return whole(id, why.to_owned());
         }
     }
+    for (id, temporal) in program.temporals().filter(|(_, t)| !t.clock.has_cells()) {
+        let mut of_events = false;
+        program.walk(temporal.body, &mut |_, expr| {
+            of_events |= matches!(expr, Expr::Reduce { window, .. } if window.bounds == Bounds::Event);
+        });
+        if of_events {
+            let why = "its windows are as long as events, which may have started at any time";
+            return whole(id, why.to_owned());
+        }
+    }
     let is_keyed = program.inputs().any(|(_, input)| input.key.is_some());
     if is_keyed && !needs_rows(program) {
         let why = "it may have events for keys without rows nearby, and the keys are known when all rows have come";
@@ -161,7 +180,8 @@ fn needs_rows(program: &Program) -> bool {
                 let never = match &temporal.clock {
                     Clock::At(stream) => is_empty(*stream),
                     Clock::OnChange(sources) => sources.iter().all(|s| is_empty(s.stream())),
-                    Clock::Every { .. } => false,
+                    Clock::Sessions { stream, .. } => is_empty(*stream),
+                    Clock::Every { .. } | Clock::Calendar(_) => false,
                 };
                 let reads_nothing = |_, expr: &Expr| match expr {
                     Expr::Reduce { window, .. } => is_empty(window.stream),

@@ -29,6 +29,7 @@ impl Reduction<'_, '_, '_> {
         let irregular = match range.bounds {
             Bounds::Ordinal { .. } => !range.is_steady(),
             Bounds::Time { lo: None, .. } => nullable,
+            Bounds::Event => false,
             Bounds::Time { lo: Some(lo), hi } => lo >= hi,
         };
         if !ordered || irregular {
@@ -69,7 +70,8 @@ impl Reduction<'_, '_, '_> {
 
     /// Whether places of contributions are positions, as loops take them.
     fn has_plain_places(&mut self) -> bool {
-        let running = self.reads.found().ranges[self.range].length().is_none() && !self.by_count();
+        let bounds = self.reads.found().ranges[self.range].bounds;
+        let running = matches!(bounds, Bounds::Time { lo: None, .. });
         match self.reads.planner.timelines.of(self.stream) {
             Timeline::Grid { .. } => !running,
             Timeline::Own(_) => {
@@ -87,6 +89,7 @@ impl Reduction<'_, '_, '_> {
             Bounds::Ordinal { lo: Some(_), .. } => return Counted::Events,
             Bounds::Ordinal { lo: None, .. } => false,
             Bounds::Time { lo, .. } => lo.is_some(),
+            Bounds::Event => true,
         };
         match self.reads.planner.timelines.of(self.stream) {
             Timeline::Own(_) => Counted::Contributions,

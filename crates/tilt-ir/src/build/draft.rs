@@ -284,7 +284,8 @@ impl Draft {
                         stream: *stream,
                         offset: 0,
                     }),
-                    Some(Clock::Every { .. }) | None => {}
+                    Some(Clock::Every { .. } | Clock::Calendar(_) | Clock::Sessions { .. })
+                    | None => {}
                 }
             }
         }

@@ -321,7 +321,7 @@ impl Draft {
                         offset: hi,
                         max_age: None,
                     },
-                    Bounds::Ordinal { .. } => Source::Value { stream, offset: 0 },
+                    Bounds::Ordinal { .. } | Bounds::Event => Source::Value { stream, offset: 0 },
                 }),
                 Expr::At { stream, offset } | Expr::Edge { stream, offset, .. } => {
                     Some(Source::Value { stream, offset })

@@ -1,0 +1,74 @@
+//! Rows that no stream has: cells of a calendar, sessions of a stream.
+
+use tilt_data::Timeline;
+use tilt_ir::{CalendarCells, Span};
+
+use crate::{cursor::Source, memory::INSTANTS};
+
+/// The cells of a calendar that end in `scope`.
+pub(crate) fn calendar(cells: &CalendarCells, scope: Span) -> Timeline {
+    let (mut starts, mut ends) = (INSTANTS.take(), INSTANTS.take());
+    for cell in cells
+        .between(scope)
+        .into_iter()
+        .flatten()
+        .filter_map(|number| cells.cell(number))
+    {
+        if scope.contains(cell.end) {
+            starts.push(cell.start);
+            ends.push(cell.end);
+        }
+    }
+    Timeline::intervals(INSTANTS.lend(starts), INSTANTS.lend(ends))
+}
+
+/// The sessions of the events of a source, which do not overlap.
+///
+/// An event that starts less than `gap` after the latest end belongs to the session, unless that would last longer than `max`.
+pub(crate) fn sessions(source: &Source, gap: i64, max: Option<i64>) -> Timeline {
+    let timeline = source.timeline();
+    let events = (0..timeline.len()).filter(|i| source.is_event(*i));
+    let (mut starts, mut ends) = (INSTANTS.take(), INSTANTS.take());
+    if source.is_ordered() {
+        grow(
+            events.map(|i| timeline.event(i)),
+            gap,
+            max,
+            &mut starts,
+            &mut ends,
+        );
+    } else {
+        let mut sorted: Vec<Span> = events.map(|i| timeline.event(i)).collect();
+        sorted.sort_by_key(|event| event.start);
+        grow(sorted.into_iter(), gap, max, &mut starts, &mut ends);
+    }
+    Timeline::intervals(INSTANTS.lend(starts), INSTANTS.lend(ends))
+}
+
+/// Adds the sessions of events that are ordered by start.
+fn grow(
+    mut events: impl Iterator<Item = Span>,
+    gap: i64,
+    max: Option<i64>,
+    starts: &mut Vec<i64>,
+    ends: &mut Vec<i64>,
+) {
+    let Some(mut session) = events.next() else {
+        return;
+    };
+    for event in events {
+        let end = session.end.max(event.end);
+        // A length that 64 bits do not hold is longer than any that is allowed.
+        let length = end.checked_sub(session.start);
+        let fits = max.is_none_or(|max| length.is_some_and(|length| length <= max));
+        if fits && event.start < session.end.saturating_add(gap) {
+            session.end = end;
+            continue;
+        }
+        starts.push(session.start);
+        ends.push(session.end);
+        session = event;
+    }
+    starts.push(session.start);
+    ends.push(session.end);
+}
