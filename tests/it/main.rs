@@ -2,8 +2,8 @@
 
 mod apps;
 mod build;
-mod control;
 mod cells;
+mod control;
 mod edges;
 mod engine;
 mod explain;

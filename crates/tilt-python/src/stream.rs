@@ -472,11 +472,7 @@ impl Stream {
     }
 
     #[pyo3(signature = (gap, max=None))]
-    fn sessions(
-        &self,
-        gap: &Bound<'_, PyAny>,
-        max: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Window> {
+    fn sessions(&self, gap: &Bound<'_, PyAny>, max: Option<&Bound<'_, PyAny>>) -> PyResult<Window> {
         let (gap, max) = (length(gap)?, max.map(length).transpose()?);
         Ok(self.frame(self.0.sessions(gap, max)))
     }

@@ -153,7 +153,8 @@ pub(super) fn check(program: &Program, lineage: &Lineage) -> Result<(), Error> {
     for (id, temporal) in program.temporals().filter(|(_, t)| !t.clock.has_cells()) {
         let mut of_events = false;
         program.walk(temporal.body, &mut |_, expr| {
-            of_events |= matches!(expr, Expr::Reduce { window, .. } if window.bounds == Bounds::Event);
+            of_events |=
+                matches!(expr, Expr::Reduce { window, .. } if window.bounds == Bounds::Event);
         });
         if of_events {
             let why = "its windows are as long as events, which may have started at any time";
