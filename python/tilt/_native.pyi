@@ -166,8 +166,9 @@ class Query:
         functions: Mapping[str, Callable[..., Any]] | None = None,
         layout: str | None = None,
         keep_null: bool = False,
-        progress: Callable[[float | None], object] | None = None,
+        progress: Callable[[float], object] | None = None,
     ) -> Table: ...
+    def analyze(self, inputs: Mapping[str, Input], *, threads: int | None = None) -> str: ...
     def explain(self, stage: str) -> str: ...
 
 @final
