@@ -97,7 +97,7 @@ def test_reducers_are_traced(price: Stream) -> None:
     mean.define("result", params, result)
     assert result.dtype == "f64"
     assert price.window("-5s", "0s").reduce_with(mean).dtype == "f64"
-    with pytest.raises(tl.TiltError, match="0.0 instead of 0"):
+    with pytest.raises(tl.TiltError, match="init"):
         mean.define("acc", mean.params("acc"), [("n", mean.params("acc")[1])])
 
 

@@ -57,7 +57,7 @@
 //! let bar = price.tumbling("1m");
 //! let bars = bar.agg([("high", bar.max()), ("low", bar.min()), ("range", bar.max() - bar.min())]);
 //! let gap = &price - bars.field("high").hold(Some("5m".into()));
-//! gap.assert_causal()?;
+//! assert_eq!(gap.dtype()?, &DType::F64);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -9,6 +9,7 @@ use super::{
     rescale::rescaled,
 };
 use crate::{
+    clock::default_clock,
     expr::Expr,
     ids::{ExprId, FuncId, Id, ReducerId, StreamId},
     pass::{
@@ -251,63 +252,66 @@ impl Draft {
         Some(timelines.stretch(timelines.of(stream))? + 1)
     }
 
-    /// The clock on which expressions over the operands are evaluated, and the operands' values there.
-    pub(super) fn joined(&mut self, operands: &[StreamId]) -> Checked<(Clock, Vec<ExprId>)> {
+    /// The values of operands that are evaluated together: read, if all are on one timeline, and otherwise with the definitions of the
+    /// floating ones in place.
+    pub(super) fn joined(&mut self, operands: &[StreamId]) -> Checked<Vec<ExprId>> {
         let timelines = Timelines::new(&self.program);
         let one_timeline = operands
             .iter()
             .all(|id| timelines.of(*id) == timelines.of(operands[0]));
         let floating = Floating::of(&self.program);
-        let (pinned, loose): (Vec<StreamId>, Vec<StreamId>) = operands
-            .iter()
-            .partition(|id| one_timeline || !floating.contains(**id));
-        let mut sources: Vec<Source> = Vec::new();
-        let mut add = |source: Source| {
-            if !sources.contains(&source) {
-                sources.push(source);
-            }
-        };
-        for stream in &pinned {
-            add(Source::Value {
-                stream: *stream,
-                offset: 0,
-            });
-        }
-        if pinned.is_empty() {
-            for stream in &loose {
-                match &self.program.streams[*stream]
-                    .as_temporal()
-                    .map(|t| &t.clock)
-                {
-                    Some(Clock::OnChange(sources)) => sources.iter().copied().for_each(&mut add),
-                    Some(Clock::At(stream)) => add(Source::Value {
-                        stream: *stream,
-                        offset: 0,
-                    }),
-                    Some(Clock::Every { .. } | Clock::Calendar(_) | Clock::Sessions { .. })
-                    | None => {}
-                }
-            }
-        }
-        let clock = match sources.as_slice() {
-            [Source::Value { stream, offset: 0 }] => Clock::At(*stream),
-            _ => Clock::OnChange(sources),
-        };
         let mut values = Vec::with_capacity(operands.len());
         for id in operands {
-            values.push(if pinned.contains(id) {
+            values.push(if one_timeline || !floating.contains(*id) {
                 self.read(*id)?
             } else {
                 self.inlined(*id, &floating)?
             });
         }
-        Ok((clock, values))
+        Ok(values)
+    }
+
+    /// Defines a stream over the values that [`joined`](Self::joined) gave, on the clock that its body gives. Windows over several
+    /// streams alone give none: then it is looked at the events of all the operands.
+    pub(super) fn define_joined(
+        &mut self,
+        stem: &str,
+        operands: &[StreamId],
+        body: ExprId,
+    ) -> Checked<StreamId> {
+        if let Some(clock) = default_clock(&self.program, body, None) {
+            return self.define(stem, clock, body);
+        }
+        let mut sources: Vec<Source> = Vec::new();
+        for operand in operands {
+            let clock = self.program.streams[*operand].as_temporal();
+            let more = match clock.map(|temporal| &temporal.clock) {
+                Some(Clock::OnChange(sources)) => sources.clone(),
+                Some(Clock::At(stream)) => vec![Source::Value {
+                    stream: *stream,
+                    offset: 0,
+                }],
+                Some(Clock::Every { .. }) | None => Vec::new(),
+            };
+            for source in more {
+                if !sources.contains(&source) {
+                    sources.push(source);
+                }
+            }
+        }
+        self.define(stem, Clock::OnChange(sources), body)
     }
 
     /// The value of a stream at the instants of any clock: what a floating one computes there, what any other has there.
     pub(super) fn value(&mut self, stream: StreamId) -> Checked<ExprId> {
         let floating = Floating::of(&self.program);
-        if floating.contains(stream) {
+        let temporal = self.program.streams[stream].as_temporal();
+        // What is held is the same at every instant, but the end of a held event is known only when the next one comes.
+        let is_held = temporal.is_some_and(|temporal| {
+            matches!(self.program.expr(temporal.body), Expr::Hold { .. })
+                && matches!(temporal.clock, Clock::OnChange(_))
+        });
+        if is_held || floating.contains(stream) {
             self.inlined(stream, &floating)
         } else {
             self.read(stream)

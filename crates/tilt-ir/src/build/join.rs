@@ -60,7 +60,7 @@ impl Stream {
     #[must_use]
     pub fn join_overlap(&self, right: &Self, suffix: &str) -> Self {
         Self::combine("join_overlap", &[self, right], |draft, ids| {
-            let (clock, values) = draft.joined(ids)?;
+            let values = draft.joined(ids)?;
             let mut both = None;
             for value in &values {
                 let missing = draft.add(Expr::IsNull(*value))?;
@@ -75,7 +75,7 @@ impl Stream {
                 Some(both) => draft.only_if(both, record)?,
                 None => record,
             };
-            draft.define("join_overlap", clock, body)
+            draft.define_joined("join_overlap", ids, body)
         })
     }
 }

@@ -134,7 +134,8 @@ fn type_beside(program: &Program, arg: &Arg, other: &Arg) -> DType {
     match (arg, other) {
         (Arg::Expr(id), _) => program.dtype(*id).clone(),
         (Arg::Literal(literal), Arg::Expr(id)) => literal.dtype(Some(program.dtype(*id))),
-        (Arg::Literal(literal), Arg::Literal(_)) => literal.dtype(None),
+        (Arg::Literal(literal), Arg::Literal(Literal::Null)) => literal.dtype(None),
+        (Arg::Literal(literal), Arg::Literal(other)) => literal.dtype(Some(&other.dtype(None))),
     }
 }
 

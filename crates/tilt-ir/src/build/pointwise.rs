@@ -35,8 +35,7 @@ impl Stream {
                 return Err(Problem::types("there is no stream among the operands")
                     .hint("a constant has no events; combine it with a stream"));
             }
-            let (clock, values) = draft.joined(ids)?;
-            let mut values = values.into_iter();
+            let mut values = draft.joined(ids)?.into_iter();
             let args: Vec<Arg> = operands
                 .iter()
                 .map(|operand| match operand {
@@ -46,7 +45,7 @@ impl Stream {
                 .map(|arg| arg.unwrap_or(Arg::Literal(Literal::Null)))
                 .collect();
             let body = expr(&mut draft.program, &args)?;
-            draft.define(stem, clock, body)
+            draft.define_joined(stem, ids, body)
         })
     }
 

@@ -107,6 +107,13 @@ fn constants_take_the_type_of_what_they_meet() {
         text(&age),
         "~time[t] = end(~x[t])\n~v[t] = cast(~time[t], timestamp(ms)) - ts(5, ms)"
     );
+    let word = when(x().gt(1))
+        .then("up")
+        .when(x().lt(1))
+        .then(Literal::Null);
+    assert_eq!(word.otherwise("flat").dtype(), Ok(&DType::Utf8));
+    let half = when(x().gt(1)).then(1).otherwise(0.5);
+    assert_eq!(half.dtype(), Ok(&DType::F64));
     assert_eq!(
         text(&x().clip(Some(0.into()), None)),
         "~clip[t] = clip(~x[t], 0.0, inf)"
@@ -138,6 +145,12 @@ fn windows_add_nothing_to_the_clock_of_a_stream_with_events() {
     assert_eq!(
         text(&(x() - &mean)),
         "~v[t] = ~x[t] - reduce mean ~y[t-10s : t]"
+    );
+    let steps = x().hold(None);
+    assert_eq!(
+        text(&((&steps - &mean) * of("z", DType::F64))),
+        "~hold[t] = hold(~x[t])\n~v_2[t] = (~hold[t] - reduce mean ~y[t-10s : t]) * ~z[t]",
+        "what has events inside a floating stream changes the result, too"
     );
     assert_eq!(
         text(&mean.at(&x())),
@@ -274,6 +287,9 @@ fn reads_around_an_instant() {
         text(&x().hold(Some("5s".into()))),
         "~hold[t] = hold(~x[t], 5s)"
     );
+    let held = y().hold(Some("5s".into())).at(&x());
+    assert_eq!(text(&held), "~at[t at ~x] = hold(~y[t], 5s)");
+    assert_eq!(held.assert_causal(), Ok(()));
     assert_eq!(text(&x().start()), "~start[t] = start(~x[t])");
     assert_eq!(
         text(&x().changes()),
@@ -346,7 +362,7 @@ fn a_recurrence_reads_its_own_past() {
     let count = recur(&DType::I64, None, |y| coalesce([y.prev(1) + 1, &ticks - 1]));
     assert_eq!(
         text(&count),
-        "~v[t] = ~n[t] - 1\n~recur[t]: i64 = coalesce(~recur.prev(1) + 1, ~v[t])"
+        "~v_2[t] = ~n[t] - 1\n~recur[t]: i64 = coalesce(~recur.prev(1) + 1, ~v_2[t])"
     );
     assert_eq!(
         text(&x().lfilter(&[1.0, 0.0, -2.0], &[2.0, -1.0])),

@@ -304,13 +304,23 @@ impl Draft {
     /// Everything whose changes change the value of a body.
     fn changes_of(&self, body: ExprId) -> Vec<Source> {
         let mut sources: Vec<Source> = Vec::new();
-        if let Some(Clock::OnChange(elements)) = default_clock(&self.program, body, None) {
-            sources.extend(elements);
-        }
         let mut pending = vec![body];
         while let Some(id) = pending.pop() {
             let expr = self.program.expr(id);
             let source = match *expr {
+                Expr::At { stream, offset } | Expr::Edge { stream, offset, .. } => {
+                    Some(Source::Value { stream, offset })
+                }
+                Expr::Prev { stream, .. } => Some(Source::Value { stream, offset: 0 }),
+                Expr::Hold {
+                    stream,
+                    offset,
+                    max_age,
+                } => Some(Source::Hold {
+                    stream,
+                    offset,
+                    max_age,
+                }),
                 Expr::Reduce {
                     window: Window { stream, bounds },
                     ..
@@ -323,9 +333,6 @@ impl Draft {
                     },
                     Bounds::Ordinal { .. } | Bounds::Event => Source::Value { stream, offset: 0 },
                 }),
-                Expr::At { stream, offset } | Expr::Edge { stream, offset, .. } => {
-                    Some(Source::Value { stream, offset })
-                }
                 _ => None,
             };
             if let Some(source) = source {
