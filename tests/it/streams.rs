@@ -287,13 +287,10 @@ fn what_does_not_fit_into_the_budget_is_an_error() {
     let compiled = compiled("input ~x: f64 point ~s[t] = reduce sum ~x[t-100000:t] output ~s");
     let inputs = BTreeMap::from([("x".to_owned(), samples(100, 2_000))]);
     let options = RunOptions::default().memory(1 << 20);
-    let stream = compiled
+    let mut stream = compiled
         .stream(inputs, &options)
         .expect("can run on chunks");
-    let error = stream
-        .filter_map(Result::err)
-        .next()
-        .expect("too much is held");
+    let error = stream.find_map(Result::err).expect("too much is held");
     let text = error.to_string();
     assert!(
         text.contains("of input, most of them of ~x, have to be held for a lookback of 100000"),
@@ -417,7 +414,6 @@ fn input_larger_than_memory_is_run_in_the_budget() {
     assert!(grown < budget, "{grown} bytes");
 }
 
-/// The value of the only column of a part.
 #[test]
 fn parts_leave_as_soon_as_they_can_be_told() {
     let compiled = compiled("input ~x: f64 point ~s[t] = reduce sum ~x[t-3:t] output ~s");

@@ -13,6 +13,8 @@
 //!                  └── a piece: stage by stage, chunk by chunk                        run, locate, range, scan, rows, call, view
 //! ```
 //!
+//! A run can be cancelled, watched and measured (`control`, `stats`), and its input may arrive in chunks that together do not fit into memory (`stream`).
+//!
 //! A map that is more than a function of its event is a stage of its own, whose column the window reads. External functions are called between
 //! loops, a chunk at a time.
 //!
