@@ -165,7 +165,6 @@ class Query:
         backend: str | None = None,
         functions: Mapping[str, Callable[..., Any]] | None = None,
         layout: str | None = None,
-        keep_null: bool = False,
         progress: Callable[[float], object] | None = None,
     ) -> Table: ...
     def analyze(self, inputs: Mapping[str, Input], *, threads: int | None = None) -> str: ...

@@ -60,6 +60,11 @@ class Program:
         return self._handle.name
 
     @property
+    def unit(self) -> str:
+        """What a tick of time is: ``s``, ``ms``, ``us``, ``ns`` or ``tick``."""
+        return self._handle.unit
+
+    @property
     def inputs(self) -> dict[str, str]:
         """The type of each input, by name and in order of declaration.
 

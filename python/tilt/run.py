@@ -75,7 +75,6 @@ class Query:
         backend: Backend | None = None,
         functions: Mapping[str, Callable[..., Any]] | None = None,
         layout: Layout | None = None,
-        keep_null: bool = False,
         progress: bool | Callable[[float], object] | None = None,
     ) -> Table:
         """Run the query and give its result.
@@ -85,7 +84,7 @@ class Query:
         Parameters
         ----------
         sources
-            A source (:mod:`tilt.sources`) for each input.
+            A source (:mod:`tilt.sources`) for each input. A scalar input reads the column of its name, or the only one.
         threads
             By default ``TILT_THREADS``, or as many as there are cores.
         span
@@ -99,8 +98,6 @@ class Query:
             What the program calls as ``@name(...)``. They must be pure.
         layout
             Which columns of time the result has.
-        keep_null
-            Whether rows without a value are rows of the result.
         progress
             A function that is called about twenty times a second, with the share that is done; an exception
             of it ends the run. ``True`` shows a bar on the terminal, which needs rich; ``False`` does not. By default
@@ -118,11 +115,7 @@ class Query:
 
         """
         program = self._handle.program
-        scalar = {name for name, dtype in program.inputs if not dtype.startswith("{")}
-        inputs = {}
-        for name, data in sources.items():
-            source = as_source(data)
-            inputs[name] = source.input(name if name in scalar and name in source.schema else None)
+        inputs = {name: as_source(data).input() for name, data in sources.items()}
         with _watched(progress) as callback:
             result = self._handle.run(
                 inputs,
@@ -132,7 +125,6 @@ class Query:
                 backend=backend,
                 functions=functions,
                 layout=layout,
-                keep_null=keep_null,
                 progress=callback,
             )
         return Table(result)

@@ -6,7 +6,6 @@ A source is a description: :func:`rows` has them in memory, :func:`files` names 
 
 from __future__ import annotations
 
-import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -189,7 +188,11 @@ class Files(Source):
             unit = self.events.unit or "ns"
             limits = [None if t is None else instant_ticks(t, unit) for t in (self.start, self.end)]
             extent = (limits[0], limits[1], unit)
-        return _native.Scan(self.paths, format=self.format, columns=self.columns, time=time, range=extent)
+        columns = self.columns
+        if columns is not None:
+            needed = (times,) if isinstance(times, str) else times
+            columns = (*(name for name in needed if name not in columns), *columns)
+        return _native.Scan(self.paths, format=self.format, columns=columns, time=time, range=extent)
 
     def peek(self) -> Table:
         """Give the columns, as a table without rows: only the first file is looked at."""
@@ -307,17 +310,9 @@ def deferred(schema: Mapping[str, str] | object, **events: Any) -> Deferred:  # 
     return Deferred(columns, Events(**events))
 
 
-def as_source(data: object, like: Source | None = None) -> Source:
-    """Give a source as it is, or rows as a source whose events are made as those of ``like``."""
+def as_source(data: object) -> Source:
+    """Give a source as it is, and refuse rows that do not say how they become events."""
     if isinstance(data, Source):
         return data
-    if like is not None:
-        return Rows(Table(data), like.events)
     message = f"{type(data).__name__} does not say which column has the times; use tilt.sources.rows(data, time=...)"
     raise TypeError(message)
-
-
-def replace(source: Source, **events: Any) -> Source:  # noqa: ANN401
-    """Give the same rows with some of the :class:`Events` changed."""
-    changed = dataclasses.replace(source.events, **events)
-    return dataclasses.replace(source, events=changed)  # type: ignore[type-var]

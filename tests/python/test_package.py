@@ -1,6 +1,8 @@
 """The package around the code."""
 
 import re
+import subprocess
+import sys
 from importlib.metadata import version
 from importlib.resources import files
 
@@ -22,6 +24,21 @@ def test_everything_public_is_documented() -> None:
     assert tl.__doc__
     for name in tl.__all__:
         assert getattr(tl, name).__doc__, name
+
+
+def test_nothing_else_need_be_installed() -> None:
+    code = """
+import sys
+for name in ("numpy", "pandas", "polars", "pyarrow", "rich"):
+    sys.modules[name] = None
+import tilt as tl
+from tilt.run import run
+from tilt.sources import rows
+text = "query q unit tick { input ~x: i64 point  ~y[t] = ~x[t] * 2  output ~y }"
+print(run(text, {"x": rows({"t": [1, 2], "x": [1, 10]}, time="t")}, progress=True)["y"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
+    assert (done.stdout, done.stderr) == ("[2, 20]\n", "")
 
 
 def test_show_versions_names_tilt_and_python(capsys: pytest.CaptureFixture[str]) -> None:

@@ -388,7 +388,8 @@ pub(crate) fn grid(period: i64, offset: i64, scope: Span) -> Timeline {
 
 /// A pool of its own for each number of threads and each process: the threads of a pool do not follow a fork.
 pub(crate) fn pool(threads: usize) -> Arc<ThreadPool> {
-    static POOLS: OnceLock<Mutex<HashMap<(u32, usize), Arc<ThreadPool>>>> = OnceLock::new();
+    type Pools = HashMap<(u32, usize), Arc<ThreadPool>>;
+    static POOLS: OnceLock<Mutex<Pools>> = OnceLock::new();
     let pools = POOLS.get_or_init(Mutex::default);
     let mut pools = pools.lock().unwrap_or_else(PoisonError::into_inner);
     let pool = pools

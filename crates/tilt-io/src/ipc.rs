@@ -108,13 +108,13 @@ impl Mapped {
         // mapped file; writers of this crate replace files whole.
         let map = unsafe { memmap2::Mmap::map(&file) }.map_err(IoError::file(path))?;
         let bytes = Buffer::from(Bytes::from_owner(map));
-        Self::parse(bytes).map_err(|reason| IoError::Content {
+        Self::parse(&bytes).map_err(|reason| IoError::Content {
             path: path.to_owned(),
             reason: format!("not an Arrow IPC file: {reason}"),
         })
     }
 
-    fn parse(bytes: Buffer) -> Result<Self, String> {
+    fn parse(bytes: &Buffer) -> Result<Self, String> {
         let text = |error: &dyn std::fmt::Display| error.to_string();
         let trailer = bytes.len().checked_sub(TRAILER).ok_or("it is too short")?;
         let last: [u8; TRAILER] = bytes[trailer..].try_into().map_err(|e| text(&e))?;

@@ -13,6 +13,7 @@ use parquet::{
         },
     },
     errors::ParquetError,
+    file::metadata::RowGroupMetaData,
 };
 
 use crate::{
@@ -29,7 +30,8 @@ pub(crate) fn schema(path: &Path) -> Result<SchemaRef> {
 /// How many rows a file has.
 pub(crate) fn rows(path: &Path) -> Result<usize> {
     let groups = open(path)?.1;
-    let rows = groups.metadata().row_groups().iter().map(|g| g.num_rows());
+    let groups = groups.metadata().row_groups().iter();
+    let rows = groups.map(RowGroupMetaData::num_rows);
     Ok(rows.sum::<i64>().max(0) as usize)
 }
 

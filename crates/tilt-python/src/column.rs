@@ -72,14 +72,11 @@ impl Column {
 
     #[getter]
     fn null_count(&self) -> usize {
-        self.chunks
-            .iter()
-            .map(|chunk| chunk.logical_null_count())
-            .sum()
+        self.chunks.iter().map(Array::logical_null_count).sum()
     }
 
     fn __len__(&self) -> usize {
-        self.chunks.iter().map(|chunk| chunk.len()).sum()
+        self.chunks.iter().map(Array::len).sum()
     }
 
     /// The values for NumPy: shared if there is one chunk of a type that NumPy has; `None` for types that it does not have. Rows that are null hold
@@ -99,8 +96,21 @@ impl Column {
         let objects = Objects::new(py, self.field.data_type())?;
         let list = PyList::empty(py);
         for chunk in &self.chunks {
+            // Each string of a dictionary becomes one object.
+            let words = match chunk.as_any_dictionary_opt() {
+                Some(dictionary) => Some((
+                    dictionary.normalized_keys(),
+                    objects.list(dictionary.values())?,
+                )),
+                None => None,
+            };
             for row in 0..chunk.len() {
-                list.append(objects.get(chunk, row)?)?;
+                match &words {
+                    Some((keys, words)) if chunk.is_valid(row) => {
+                        list.append(words.get_item(keys[row])?)?;
+                    }
+                    _ => list.append(objects.get(chunk, row)?)?,
+                }
             }
         }
         Ok(list)
@@ -322,10 +332,12 @@ impl<'py> Objects<'py> {
             }
             List(_) => self.list(&array.as_list::<i32>().value(row)),
             LargeList(_) => self.list(&array.as_list::<i64>().value(row)),
-            Dictionary(..) => {
-                let dictionary = array.as_any_dictionary();
-                let key = dictionary.normalized_keys()[row];
-                self.get(dictionary.values(), key)
+            Dictionary(_, values) => {
+                let value = arrow_cast::cast(&array.slice(row, 1), values);
+                self.get(
+                    &value.map_err(|error| schema_error(&error, None, Some(row)))?,
+                    0,
+                )
             }
             _ => {
                 // What no stream can have, but a table can show.

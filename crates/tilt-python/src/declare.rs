@@ -51,9 +51,8 @@ pub(crate) fn declare(
         infer_input(name, &batch, span, key, &options).map_err(|error| data_error(&error))?;
     if is_record && input.dtype.is_scalar() {
         let columns = rows.schema.fields().iter().map(|f| f.name());
-        let column = columns
-            .filter(|c| !time.names().contains(&c.as_str()))
-            .last();
+        let mut columns = columns.filter(|c| !time.names().contains(&c.as_str()));
+        let column = columns.next();
         input.dtype = DType::Record(vec![Field {
             name: column.cloned().unwrap_or_default(),
             dtype: input.dtype,

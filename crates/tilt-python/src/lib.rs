@@ -12,6 +12,11 @@
 //! | `errors.rs`, `guard.rs` | exceptions; panics |
 //! | `entropy.rs` | what wheels need of a newer glibc |
 
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "functions of Python own their converted arguments"
+)]
+
 mod build;
 mod column;
 mod declare;

@@ -11,7 +11,7 @@ use std::{
 use pyo3::{exceptions::PyValueError, prelude::*};
 use tilt::{
     Backend, Cancel, Compiled, RunOptions,
-    data::{EgressOptions, Layout, SnapshotBuffer},
+    data::{Layout, SnapshotBuffer},
     ir::{self, Span},
 };
 
@@ -46,14 +46,13 @@ impl Query {
             Source::Text(text) => guarded(py, || parse(&text))??,
             Source::Program(program) => program.get().0.clone(),
         };
-        let compiled = guarded(py, || tilt::Query::new(program.clone())?.compile())?;
-        let compiled = compiled.map_err(|error| run_error(&error))?;
+        let compiled = guarded(py, || compile(&program))??;
         Ok(Self { program, compiled })
     }
 
     /// Runs the query. `progress` is called about twenty times a second, on the calling thread, with the share of the work that is
     /// done; an exception of it ends the run.
-    #[pyo3(signature = (inputs, *, threads=None, span=None, part=None, backend=None, functions=None, layout=None, keep_null=false, progress=None))]
+    #[pyo3(signature = (inputs, *, threads=None, span=None, part=None, backend=None, functions=None, layout=None, progress=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn run(
         &self,
@@ -65,7 +64,6 @@ impl Query {
         backend: Option<&str>,
         functions: Option<HashMap<String, Py<PyAny>>>,
         layout: Option<&str>,
-        keep_null: bool,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Table> {
         let calls = Calls::new(&self.program, functions.into_iter().flatten().collect());
@@ -82,10 +80,7 @@ impl Query {
         if let Some(name) = backend {
             options = options.backend(parse_backend(name)?);
         }
-        let egress = EgressOptions {
-            layout: layout.map(parse_layout).transpose()?.unwrap_or_default(),
-            keep_null,
-        };
+        let layout = layout.map(parse_layout).transpose()?.unwrap_or_default();
         let inputs = inputs
             .into_iter()
             .map(|(name, input)| (name, input.get().clone()));
@@ -100,7 +95,7 @@ impl Query {
                 done.store(progress.done.to_bits(), Ordering::Relaxed);
             });
         }
-        let work = move || run(&compiled, &inputs, &options, egress);
+        let work = move || run(&compiled, &inputs, &options, layout);
         let tick = |py: Python<'_>| {
             let share = f64::from_bits(done.load(Ordering::Relaxed));
             progress
@@ -144,19 +139,18 @@ impl Query {
     /// The program as given, after all passes, as stages and loops, as LLVM IR or as assembly.
     fn explain(&self, py: Python<'_>, stage: &str) -> PyResult<String> {
         let compiled = &self.compiled;
-        let text = match stage {
-            "logical" => return Ok(self.program.to_string()),
-            "optimized" => return Ok(compiled.program().to_string()),
-            "loops" => guarded(py, || Ok(compiled.explain()))?,
-            "llvm" => guarded(py, || compiled.llvm_ir())?,
-            "asm" => guarded(py, || compiled.assembly())?,
-            other => {
-                return Err(PyValueError::new_err(format!(
-                    "no stage is called {other:?}; stages are logical, optimized, loops, llvm and asm"
-                )));
-            }
-        };
-        text.map_err(|error| run_error(&error))
+        match stage {
+            "logical" => Ok(self.program.to_string()),
+            "optimized" => Ok(compiled.program().to_string()),
+            "loops" => guarded(py, || compiled.explain()),
+            "llvm" => guarded(py, || compiled.llvm_ir().map_err(|error| run_error(&error)))?,
+            "asm" => guarded(py, || {
+                compiled.assembly().map_err(|error| run_error(&error))
+            })?,
+            other => Err(PyValueError::new_err(format!(
+                "no stage is called {other:?}; stages are logical, optimized, loops, llvm and asm"
+            ))),
+        }
     }
 
     #[getter]
@@ -165,19 +159,24 @@ impl Query {
     }
 }
 
+fn compile(program: &ir::Program) -> PyResult<Compiled> {
+    let query = tilt::Query::new(program.clone()).map_err(|error| run_error(&error))?;
+    query.compile().map_err(|error| run_error(&error))
+}
+
 /// From rows to rows.
 fn run(
     compiled: &Compiled,
     inputs: &BTreeMap<String, Input>,
     options: &RunOptions,
-    egress: EgressOptions,
+    layout: Layout,
 ) -> PyResult<Table> {
     let buffers = read(compiled, inputs)?;
     let output = compiled
         .run(&buffers, options)
         .map_err(|error| run_error(&error))?;
     let rows = output
-        .to_record_batch(egress)
+        .to_record_batch(layout)
         .map_err(|error| data_error(&error))?;
     Ok(Table::of_batch(rows))
 }

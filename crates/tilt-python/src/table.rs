@@ -78,6 +78,9 @@ impl Table {
     }
 }
 
+/// A column in Python: name, values, type and time zone.
+type Given<'py> = (String, Bound<'py, PyAny>, Option<String>, Option<String>);
+
 #[pymethods]
 impl Table {
     /// The rows of any Arrow object.
@@ -88,9 +91,7 @@ impl Table {
 
     /// A table of columns: `(name, values, type, time zone)`, where values are a NumPy array or a list.
     #[staticmethod]
-    fn build(
-        columns: Vec<(String, Bound<'_, PyAny>, Option<String>, Option<String>)>,
-    ) -> PyResult<Self> {
+    fn build(columns: Vec<Given<'_>>) -> PyResult<Self> {
         let mut fields = Vec::with_capacity(columns.len());
         let mut arrays: Vec<ArrayRef> = Vec::with_capacity(columns.len());
         for (name, values, dtype, tz) in &columns {
@@ -98,19 +99,17 @@ impl Table {
             fields.push(Field::new(name, array.data_type().clone(), true));
             arrays.push(array);
         }
-        if let Some((odd, _)) = columns
+        if let Some(odd) = arrays
             .iter()
-            .zip(&arrays)
-            .find(|(_, a)| a.len() != arrays[0].len())
+            .position(|array| array.len() != arrays[0].len())
         {
+            let (name, first) = (&columns[odd].0, &columns[0].0);
             let message = format!(
-                "column `{}` has {} rows, but `{}` has {}; give all columns one length",
-                odd.0,
-                arrays[fields.iter().position(|f| f.name() == &odd.0).unwrap_or(0)].len(),
-                columns[0].0,
+                "column `{name}` has {} rows, but `{first}` has {}; give all columns one length",
+                arrays[odd].len(),
                 arrays[0].len()
             );
-            return Err(schema_error(&message, Some(&odd.0), None));
+            return Err(schema_error(&message, Some(name), None));
         }
         let schema = Arc::new(Schema::new(fields));
         if arrays.is_empty() {
