@@ -76,9 +76,19 @@ pub(crate) struct Stage {
     pub(crate) main: usize,
     /// The same loop with stores past the caches, for an output that they cannot hold.
     pub(crate) streaming: Option<usize>,
+    /// Of these loops, by their numbers, those for rows whose windows lie inside of their sources.
+    pub(crate) inside: Vec<(usize, usize)>,
     /// Which of these the stage reads itself.
     pub(crate) own: Vec<(OwnColumn, usize)>,
     pub(crate) facts: SeriesFacts,
+}
+
+impl Stage {
+    /// The loop that a loop for windows which lie inside was made of.
+    pub(crate) fn inside_of(&self, number: usize) -> Option<usize> {
+        let mut inside = self.inside.iter();
+        inside.find(|(_, n)| *n == number).map(|(of, _)| *of)
+    }
 }
 
 /// The rows of a stage.
@@ -454,6 +464,12 @@ impl<'p> Planner<'p> {
             self.loops.push(body);
             self.loops.len() - 1
         });
+        let inside = [Some(main), streaming].into_iter().flatten();
+        let inside = inside.filter_map(|number| {
+            self.loops.push(self.loops[number].inside()?);
+            Some((number, self.loops.len() - 1))
+        });
+        let inside = inside.collect();
         let facts = SeriesFacts {
             axis,
             dtype: what.dtype.clone(),
@@ -472,6 +488,7 @@ impl<'p> Planner<'p> {
             params,
             main,
             streaming,
+            inside,
             own,
             facts,
         }))

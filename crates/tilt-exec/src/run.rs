@@ -6,7 +6,10 @@
 use std::{
     collections::{BTreeMap, HashMap},
     ops::Range,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{Ordering, fence},
+    },
 };
 
 use arrow_buffer::BooleanBuffer;
@@ -284,6 +287,8 @@ impl<'a> StageRun<'a> {
             assert_eq!(lead, 0, "recurrences have memory of their own");
             this.targets = columns.iter().map(|c| Output::from(c, *at)).collect();
             this.compute(rows)?;
+            // Stores past the caches obey no order of their own.
+            fence(Ordering::SeqCst);
             return Ok(Series {
                 axis: Arc::clone(axis),
                 leaves: Vec::new(),
@@ -420,13 +425,13 @@ impl<'a> StageRun<'a> {
         }
         let targets: Vec<Target> = self.targets.iter().map(|t| t.target(at)).collect();
         let stage = self.stage;
-        self.execute(
-            self.main,
-            &stage.sources,
-            &stage.params,
-            &targets,
-            &mut chunk,
-        );
+        let mut inside = stage.inside.iter();
+        let inside = inside.find(|(number, _)| *number == self.main);
+        let number = match inside {
+            Some((_, inside)) if chunk.ranges.iter().all(|r| r.is_inside(&chunk.rows)) => *inside,
+            _ => self.main,
+        };
+        self.execute(number, &stage.sources, &stage.params, &targets, &mut chunk);
         Ok(())
     }
 
@@ -606,8 +611,8 @@ impl<'a> StageRun<'a> {
             ParamSource::RunStart => self.piece.run.start,
             ParamSource::RunEnd => self.piece.run.end,
             ParamSource::Text(text) => i64::from(self.piece.texts[text]),
-            ParamSource::RangeLo(range) => ranges[*range].steady().map_or(0, |s| s.lo),
-            ParamSource::RangeHi(range) => ranges[*range].steady().map_or(0, |s| s.hi),
+            ParamSource::RangeLo(range) => ranges[*range].offsets().0,
+            ParamSource::RangeHi(range) => ranges[*range].offsets().1,
             ParamSource::RangeLen(range) => ranges[*range].len() as i64,
         };
         value as u64

@@ -225,22 +225,19 @@ impl<'a> WindowRun<'a> {
         }
     }
 
-    /// What the next chunk reads first: an address and the bytes of a row.
+    /// What the next chunk reads first, if its own loops do not ask for it: an address and the bytes of a row.
     pub(crate) fn ahead(&self) -> Option<(*const u8, u64)> {
         let view = self.views.first()?;
         let Source::Leaf { leaf, .. } = self.plan.sources.first()? else {
             return None;
         };
         let bytes = self.series.leaves.get(*leaf)?.ty.bytes();
-        let (position, every) = match (&self.panes, &self.state) {
-            (Some(panes), _) => (panes.folded(), panes.every()),
-            (None, State::Blocks(blocks)) => (blocks.scanned(), 1),
-            (None, State::Totals(totals)) => (totals.entered(), 1),
-            (None, State::Columns(columns)) => (columns.scanned(), 1),
-            (None, State::Folded(_) | State::Rows { .. }) => return None,
+        let State::Columns(columns) = &self.state else {
+            return None;
         };
+        let position = columns.scanned();
         let at = view.values.wrapping_add(position * bytes);
-        (position < self.series.axis.len()).then_some((at, (bytes * every) as u64))
+        (position < self.series.axis.len()).then_some((at, bytes as u64))
     }
 
     /// Calls a loop that stores what some positions contribute.

@@ -2,16 +2,22 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use tilt_codegen::abi::{Args, Target, View, nothing_ahead};
+use tilt_codegen::{
+    abi::{Args, Target, View, nothing_ahead},
+    lir::{By, Loop, Sink, Ty},
+};
 use tilt_ir::StreamId;
 
 use crate::{
     plan::Source,
-    run::Piece,
+    run::{CHUNK, Piece},
     series::{Leaf, Series},
     view,
     window::WindowPlan,
 };
+
+/// Bytes between what is computed and what is asked memory for: enough for its latency, and for the loops in between to find it in a cache.
+const AHEAD: usize = 8 * CHUNK;
 
 /// The loops of a window, with what they read.
 pub(super) struct Calls<'c> {
@@ -138,6 +144,21 @@ impl<'c> Calls<'c> {
         views.collect()
     }
 
+    /// What a loop asks memory for: what its first access reads some rows later.
+    fn ahead(&self, number: usize, views: &[View]) -> (*const u8, u64) {
+        let Loop { accesses, sink, .. } = &self.piece.plan.loops[number];
+        match (views.first(), accesses.iter().next()) {
+            (Some(view), Some((_, access))) if access.by == By::Row && access.ty != Ty::Bool => {
+                let ahead = match sink {
+                    Sink::Scan { backward: true, .. } => view.values.wrapping_sub(AHEAD),
+                    _ => view.values.wrapping_add(AHEAD),
+                };
+                (ahead, access.ty.bytes() as u64)
+            }
+            _ => (nothing_ahead(), 0),
+        }
+    }
+
     fn call(
         &self,
         views: &[View],
@@ -146,6 +167,7 @@ impl<'c> Calls<'c> {
         targets: &[Target],
         carry: &mut [u64],
     ) {
+        let (ahead, step) = self.ahead(number, views);
         let args = Args {
             views: views.as_ptr(),
             targets: targets.as_ptr(),
@@ -154,8 +176,8 @@ impl<'c> Calls<'c> {
             ranges,
             first: 0,
             rows: rows as u64,
-            ahead: nothing_ahead(),
-            step: 0,
+            ahead,
+            step,
         };
         // SAFETY: ranges are units of the columns, of which the views show all, and targets have room for them.
         unsafe { self.piece.code.call(&self.piece.plan.loops, number, &args) }

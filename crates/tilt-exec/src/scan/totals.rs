@@ -17,8 +17,6 @@ pub(super) struct Totals {
     slots: Vec<(Combine, Ty)>,
     /// The totals of the row before the next one, none at first.
     carry: Option<Vec<u64>>,
-    /// The next row.
-    next: usize,
     /// A column of the chunk for each slot.
     columns: Vec<*mut u8>,
 }
@@ -44,7 +42,6 @@ impl Totals {
             difference,
             slots: slots.to_vec(),
             carry: None,
-            next: 0,
             columns: Vec::new(),
         }
     }
@@ -58,11 +55,6 @@ impl Totals {
         };
         let unit = |unit: i64| unit.clamp(0, self.steady.len as i64) as usize;
         unit(rows.start as i64 + first)..unit(rows.end as i64 - 1 + hi)
-    }
-
-    /// The units up to which all have been added.
-    pub(super) fn entered(&self) -> usize {
-        self.next.saturating_add_signed(self.steady.hi as isize - 1)
     }
 
     /// What words of the carry have gathered: the last slot's, for bits of magnitudes.
@@ -90,7 +82,6 @@ impl Totals {
             row = end;
         }
         self.carry = Some(carry);
-        self.next = rows.end;
     }
 
     /// The totals of one row, for which nothing is known. Overwrites the columns.
