@@ -12,3 +12,4 @@ mod numerics;
 mod properties;
 mod shapes;
 mod text;
+mod windows;

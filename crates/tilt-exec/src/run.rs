@@ -450,7 +450,8 @@ impl<'a> StageRun<'a> {
             .map(|(source, (_, access))| self.view(source, access.nullable, chunk))
             .collect();
         let params: Vec<u64> = params.iter().map(|p| self.param(p, chunk.ranges)).collect();
-        let ahead = chunk.windows.iter().find_map(WindowRun::ahead);
+        let rows = chunk.rows.len();
+        let ahead = chunk.windows.iter().find_map(|window| window.ahead(rows));
         let (ahead, step) = ahead.unwrap_or((tilt_codegen::abi::nothing_ahead(), 0));
         let args = Args {
             views: views.as_ptr(),

@@ -12,7 +12,7 @@ use tilt_codegen::{
 };
 
 use super::{
-    calls::Calls,
+    calls::{Calls, Next},
     held::{Held, Stand},
     neutral_words,
 };
@@ -67,6 +67,11 @@ impl BlockScans {
         }
     }
 
+    /// The unit that the next chunk reads first.
+    pub(super) fn next(&self) -> usize {
+        self.scanned.unwrap_or(0)
+    }
+
     /// The units that rows read, so far away; at least one, because the first and the last stand for some that do not exist.
     fn units(&self, rows: &Range<usize>, offset: i64) -> Range<usize> {
         let len = self.steady.len as i64;
@@ -108,6 +113,8 @@ impl BlockScans {
                 scanned = end;
             }
             let targets: Vec<Target> = self.late.iter().map(Held::target).collect();
+            let (row, first) = (scanned, ranges[0].0.start);
+            let calls = calls.with_next(Next { row, first });
             calls.scan(self.forward, &ranges, &targets, &mut self.carry);
             self.late.iter_mut().for_each(|held| held.extend(scanned));
         }

@@ -29,6 +29,20 @@ pub(super) struct Calls<'c> {
     params: &'c [u64],
     /// The column that anchors are taken from.
     anchor: Option<&'c Leaf>,
+    /// What scans of the chunk ask memory for.
+    next: Option<Next>,
+}
+
+/// Rows of a loop: where the next chunk begins, and where this one does.
+#[derive(Clone, Copy)]
+pub(super) struct Next {
+    pub(super) row: usize,
+    pub(super) first: usize,
+}
+
+/// How many bytes of each element of the next chunk are left to the loop that stores results: it waits for memory anyway.
+pub(super) fn left(bytes: usize) -> usize {
+    bytes * 3 / 8
 }
 
 impl<'c> Calls<'c> {
@@ -47,6 +61,15 @@ impl<'c> Calls<'c> {
             views,
             params,
             anchor: plan.anchor.map(|(stream, leaf)| &all[&stream].leaves[leaf]),
+            next: None,
+        }
+    }
+
+    /// The same calls, scans of which ask memory for the next chunk.
+    pub(super) fn with_next(&self, next: Next) -> Self {
+        Self {
+            next: Some(next),
+            ..*self
         }
     }
 
@@ -144,18 +167,26 @@ impl<'c> Calls<'c> {
         views.collect()
     }
 
-    /// What a loop asks memory for: what its first access reads some rows later.
+    /// What a scan or fold asks memory for: what its first access reads later. Scans of a chunk leave some of that to the loop after them.
     fn ahead(&self, number: usize, views: &[View]) -> (*const u8, u64) {
         let Loop { accesses, sink, .. } = &self.piece.plan.loops[number];
-        match (views.first(), accesses.iter().next()) {
-            (Some(view), Some((_, access))) if access.by == By::Row && access.ty != Ty::Bool => {
-                let ahead = match sink {
-                    Sink::Scan { backward: true, .. } => view.values.wrapping_sub(AHEAD),
-                    _ => view.values.wrapping_add(AHEAD),
-                };
-                (ahead, access.ty.bytes() as u64)
+        let (Some(view), Some((_, access))) = (views.first(), accesses.iter().next()) else {
+            return (nothing_ahead(), 0);
+        };
+        if access.by != By::Row || access.ty == Ty::Bool {
+            return (nothing_ahead(), 0);
+        }
+        let bytes = access.ty.bytes();
+        match (sink, self.next) {
+            (Sink::Scan { backward: true, .. }, _) => {
+                (view.values.wrapping_sub(AHEAD), bytes as u64)
             }
-            _ => (nothing_ahead(), 0),
+            (Sink::Scan { .. }, Some(Next { row, first })) => {
+                let step = bytes - left(bytes);
+                let next = view.values.wrapping_add(row * bytes);
+                (next.wrapping_sub(first * step), step as u64)
+            }
+            _ => (view.values.wrapping_add(AHEAD), bytes as u64),
         }
     }
 

@@ -7,7 +7,10 @@ use tilt_codegen::{
     lir::{Combine, LANES, Ty},
 };
 
-use super::{calls::Calls, neutral_words};
+use super::{
+    calls::{Calls, Next},
+    neutral_words,
+};
 use crate::{memory::Scratch, range::Steady, run::CHUNK, view};
 
 pub(super) struct Totals {
@@ -17,6 +20,8 @@ pub(super) struct Totals {
     slots: Vec<(Combine, Ty)>,
     /// The totals of the row before the next one, none at first.
     carry: Option<Vec<u64>>,
+    /// The row after the chunk.
+    next: usize,
     /// A column of the chunk for each slot.
     columns: Vec<*mut u8>,
 }
@@ -42,6 +47,7 @@ impl Totals {
             difference,
             slots: slots.to_vec(),
             carry: None,
+            next: 0,
             columns: Vec::new(),
         }
     }
@@ -55,6 +61,11 @@ impl Totals {
         };
         let unit = |unit: i64| unit.clamp(0, self.steady.len as i64) as usize;
         unit(rows.start as i64 + first)..unit(rows.end as i64 - 1 + hi)
+    }
+
+    /// The unit that the next chunk reads first.
+    pub(super) fn next(&self) -> usize {
+        self.next.saturating_add_signed(self.steady.hi as isize - 1)
     }
 
     /// What words of the carry have gathered: the last slot's, for bits of magnitudes.
@@ -74,6 +85,11 @@ impl Totals {
             Some(carry) => carry,
             None => self.before(calls, rows.start as i64 - 1),
         };
+        let calls = &calls.with_next(Next {
+            row: rows.end,
+            first: rows.start,
+        });
+        self.next = rows.end;
         let mut row = rows.start;
         while row < rows.end {
             let (end, reads) = self.run(row as i64);
