@@ -428,19 +428,19 @@ mod rules {
 
     #[test]
     fn panes_are_short_and_of_integers() {
-        breaks(
-            "panes 4 add %0",
-            "panes: panes combine integers, in any order, not f64",
-        );
-        let rows = |n: u32| {
-            let text =
-                format!("loop l lanes 8 {{ access x: i64 row %0 = load x panes {n} add %0 }}");
-            parsed(&text)
+        let panes = |ty: &str, rows: u32| {
+            parsed(&format!(
+                "loop l lanes 8 {{ access x: {ty} row %0 = load x panes {rows} add %0 }}"
+            ))
         };
-        verify(&rows(16)).unwrap();
-        for n in [0, 1, 3, 32] {
-            let wrong = format!("panes: a pane has 2, 4, 8 or 16 rows, not {n}");
-            assert_eq!(violations(&rows(n)), [wrong]);
+        verify(&panes("i64", 16)).unwrap();
+        assert_eq!(
+            violations(&panes("f64", 4)),
+            ["panes: panes combine integers, in any order, not f64"]
+        );
+        for rows in [0, 1, 3, 32] {
+            let wrong = format!("panes: a pane has 2, 4, 8 or 16 rows, not {rows}");
+            assert_eq!(violations(&panes("i64", rows)), [wrong]);
         }
     }
 
