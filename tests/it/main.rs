@@ -18,3 +18,4 @@ mod reducers;
 mod shapes;
 mod streams;
 mod text;
+mod windows;

@@ -78,7 +78,12 @@ impl Explained<'_> {
                     let mut stages = plan.stages.iter();
                     match stages.find(|s| s.streaming == Some(number)) {
                         Some(s) => writeln!(out, "// {number}: {} with streaming stores", s.main)?,
-                        None => writeln!(out, "// {number}\n{body}")?,
+                        None => match plan.stages.iter().find_map(|s| s.whole_of(number)) {
+                            Some(of) => {
+                                writeln!(out, "// {number}: {of} for windows that lie whole in their sources")?
+                            }
+                            None => writeln!(out, "// {number}\n{body}")?,
+                        },
                     }
                 }
                 Ok(())

@@ -80,9 +80,19 @@ pub(crate) struct Stage {
     pub(crate) streaming: Option<usize>,
     /// The main loop for rows all of whose neighbours that are read exist.
     pub(crate) inside: Option<Inside>,
+    /// Of these loops, by their numbers, those for rows whose windows lie whole in their sources.
+    pub(crate) whole: Vec<(usize, usize)>,
     /// Which of these the stage reads itself.
     pub(crate) own: Vec<(OwnColumn, usize)>,
     pub(crate) facts: SeriesFacts,
+}
+
+impl Stage {
+    /// The loop that a loop for windows which lie whole in their sources was made of.
+    pub(crate) fn whole_of(&self, number: usize) -> Option<usize> {
+        let mut whole = self.whole.iter();
+        whole.find(|(_, n)| *n == number).map(|(of, _)| *of)
+    }
 }
 
 /// A main loop that does not ask whether rows exist, and what it reads.
@@ -466,6 +476,19 @@ impl<'p> Planner<'p> {
             self.loops.push(body);
             self.loops.len() - 1
         };
+        let (number, streaming) = (push(main.body), streaming.map(&mut push));
+        let inside = inside.map(|inside| Inside {
+            main: push(inside.body),
+            sources: inside.sources,
+            params: inside.params,
+        });
+        let inside_number = inside.as_ref().map(|inside| inside.main);
+        let numbers = [Some(number), streaming, inside_number].into_iter();
+        let whole = numbers.flatten().filter_map(|number| {
+            self.loops.push(self.loops[number].inside()?);
+            Some((number, self.loops.len() - 1))
+        });
+        let whole = whole.collect();
         Ok(Some(Stage {
             stream: what.stream,
             name: what.name.to_owned(),
@@ -476,13 +499,10 @@ impl<'p> Planner<'p> {
             calls: main.reads.calls,
             sources: main.sources,
             params: main.params,
-            main: push(main.body),
-            streaming: streaming.map(&mut push),
-            inside: inside.map(|inside| Inside {
-                main: push(inside.body),
-                sources: inside.sources,
-                params: inside.params,
-            }),
+            main: number,
+            streaming,
+            inside,
+            whole,
             own: main.own,
             facts: main.facts,
         }))

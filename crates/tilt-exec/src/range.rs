@@ -342,6 +342,23 @@ impl<'a> RangeRun<'a> {
         )
     }
 
+    /// First position and end of row 0's window, if windows move by the same number from row to row.
+    pub(crate) fn offsets(&self) -> (i64, i64) {
+        match self.kind {
+            Kind::Steady { lo, hi, .. } => (lo, hi),
+            Kind::General { .. } | Kind::Event { .. } | Kind::Ranked { .. } => (0, 0),
+        }
+    }
+
+    /// Whether all positions of the windows of some rows exist, if they move by the same number from row to row.
+    pub(crate) fn is_inside(&self, rows: &Range<usize>) -> bool {
+        let Kind::Steady { lo, hi, every } = self.kind else {
+            return true;
+        };
+        rows.start as i64 * every + lo >= 0
+            && (rows.end as i64 - 1) * every + hi <= self.len() as i64
+    }
+
     /// How many positions every window has, as far as they exist, if all have the same number.
     pub(crate) fn width(&self) -> Option<u64> {
         match self.kind {

@@ -6,7 +6,10 @@
 use std::{
     collections::{BTreeMap, HashMap},
     ops::Range,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{Ordering, fence},
+    },
     time::Instant,
 };
 
@@ -346,6 +349,8 @@ impl<'a> StageRun<'a> {
             }
             this.targets = columns.iter().map(|c| Output::from(c, *at)).collect();
             this.compute(rows)?;
+            // Stores past the caches obey no order of their own.
+            fence(Ordering::SeqCst);
             return Ok(Series {
                 axis: Arc::clone(axis),
                 leaves: Vec::new(),
@@ -593,6 +598,11 @@ impl<'a> StageRun<'a> {
             }
             _ => (self.main, &stage.sources, &stage.params),
         };
+        let mut whole = stage.whole.iter();
+        let main = match whole.find(|(number, _)| *number == main) {
+            Some((_, whole)) if chunk.ranges.iter().all(|r| r.is_inside(&chunk.rows)) => *whole,
+            _ => main,
+        };
         self.execute(main, sources, params, &targets, &mut chunk);
         Ok(())
     }
@@ -612,7 +622,8 @@ impl<'a> StageRun<'a> {
             .map(|(source, (_, access))| self.view(source, access.nullable, chunk))
             .collect();
         let params: Vec<u64> = params.iter().map(|p| self.param(p, chunk.ranges)).collect();
-        let ahead = chunk.windows.iter().find_map(WindowRun::ahead);
+        let rows = chunk.rows.len();
+        let ahead = chunk.windows.iter().find_map(|window| window.ahead(rows));
         let (ahead, step) = ahead.unwrap_or((tilt_codegen::abi::nothing_ahead(), 0));
         let args = Args {
             views: views.as_ptr(),
@@ -817,8 +828,8 @@ impl<'a> StageRun<'a> {
             ParamSource::RunStart => self.piece.run.start,
             ParamSource::RunEnd => self.piece.run.end,
             ParamSource::Text(text) => i64::from(self.piece.texts[text]),
-            ParamSource::RangeLo(range) => ranges[*range].steady().map_or(0, |s| s.lo),
-            ParamSource::RangeHi(range) => ranges[*range].steady().map_or(0, |s| s.hi),
+            ParamSource::RangeLo(range) => ranges[*range].offsets().0,
+            ParamSource::RangeHi(range) => ranges[*range].offsets().1,
             ParamSource::RangeLen(range) => ranges[*range].len() as i64,
         };
         value as u64

@@ -34,7 +34,7 @@ use crate::{
     window::{Algorithm, Guard, WindowPlan},
 };
 use blocks::BlockScans;
-use calls::Calls;
+use calls::{Calls, left};
 use columns::Columns;
 use panes::Panes;
 use totals::Totals;
@@ -225,22 +225,23 @@ impl<'a> WindowRun<'a> {
         }
     }
 
-    /// What the next chunk reads first: an address and the bytes of a row.
-    pub(crate) fn ahead(&self) -> Option<(*const u8, u64)> {
+    /// What the loop that stores results asks memory for: an address, and bytes of a row.
+    pub(crate) fn ahead(&self, rows: usize) -> Option<(*const u8, u64)> {
         let view = self.views.first()?;
         let Source::Leaf { leaf, .. } = self.plan.sources.first()? else {
             return None;
         };
         let bytes = self.series.leaves.get(*leaf)?.ty.bytes();
-        let (position, every) = match (&self.panes, &self.state) {
-            (Some(panes), _) => (panes.folded(), panes.every()),
-            (None, State::Blocks(blocks)) => (blocks.scanned(), 1),
-            (None, State::Totals(totals)) => (totals.entered(), 1),
-            (None, State::Columns(columns)) => (columns.scanned(), 1),
-            (None, State::Folded(_) | State::Rows { .. }) => return None,
+        let (position, step) = match &self.state {
+            State::Blocks(blocks) if self.panes.is_none() => (blocks.next(), left(bytes)),
+            State::Totals(totals) if self.panes.is_none() => (totals.next(), left(bytes)),
+            State::Columns(columns) => (columns.scanned(), bytes),
+            _ => return None,
         };
-        let at = view.values.wrapping_add(position * bytes);
-        (position < self.series.axis.len()).then_some((at, (bytes * every) as u64))
+        let at = view
+            .values
+            .wrapping_add(position * bytes + (bytes - step) * rows);
+        (position < self.series.axis.len()).then_some((at, step as u64))
     }
 
     /// Calls a loop that stores what some positions contribute.

@@ -296,14 +296,16 @@ fn current(reads: &StageReads, stream: StreamId) -> Current {
 
 /// How many positions the window of a row has.
 fn extent(reads: &mut StageReads, body: &mut Body, range: usize) -> Extent {
-    let count = if reads.found().ranges[range].is_steady() {
+    let count = if let Some(every) = reads.found().ranges[range].every {
         let lo = reads.param(body, "window_first", Ty::I64, ParamSource::RangeLo(range));
         let hi = reads.param(body, "window_end", Ty::I64, ParamSource::RangeHi(range));
         let len = reads.param(body, "positions", Ty::I64, ParamSource::RangeLen(range));
         let row = body.row();
+        let every = body.int(Ty::I64, every);
+        let moved = body.binary(Binary::Mul, row, every);
         let zero = body.int(Ty::I64, 0);
         let mut clamped = |offset| {
-            let position = body.binary(Binary::Add, row, offset);
+            let position = body.binary(Binary::Add, moved, offset);
             let position = body.binary(Binary::Max, position, zero);
             body.binary(Binary::Min, position, len)
         };

@@ -1,6 +1,7 @@
 //! Kernels against plain computations in Rust.
 
 mod cache;
+mod derived;
 mod guards;
 mod harness;
 mod reductions;

@@ -1,4 +1,6 @@
-//! Loops made of others: for totals of windows that slide, and for panes.
+//! Loops made of others: for totals of windows that slide, for panes, and for rows away from the ends of columns.
+
+use std::collections::HashMap;
 
 use tilt_ir::Id;
 
@@ -69,6 +71,62 @@ impl Loop {
             },
             ..self.clone()
         })
+    }
+
+    /// The loop for rows whose windows lie inside of their columns: positions `min(max(row·every + offset, 0), len)` are `row·every + offset`, and
+    /// the distance of two of them is the same for all rows. `None` if there are no such positions.
+    ///
+    /// Accesses and parameters stay those of the loop, though not all may be read.
+    pub fn inside(&self) -> Option<Self> {
+        let mut result = self.clone();
+        let mut offsets = HashMap::new();
+        for (id, node) in self.values.iter() {
+            if let Some((position, of)) = self.clamped(&node.inst) {
+                result.values[id].inst = self.values[position].inst.clone();
+                offsets.insert(id, of);
+            }
+            if let Inst::Binary(Binary::Sub, a, b) = &node.inst
+                && let (Some((row, a)), Some((same, b))) = (offsets.get(a), offsets.get(b))
+                && row == same
+            {
+                result.values[id].inst = Inst::Binary(Binary::Sub, *a, *b);
+            }
+        }
+        (!offsets.is_empty()).then_some(result)
+    }
+
+    /// Of a position that is kept inside of a column: where it would be, and that as `row·every` and an offset.
+    fn clamped(&self, inst: &Inst) -> Option<(ValueId, (ValueId, ValueId))> {
+        let inst_of = |id: &ValueId| &self.values[*id].inst;
+        let Inst::Binary(Binary::Min, above, len) = inst else {
+            return None;
+        };
+        let (Inst::Binary(Binary::Max, position, zero), Inst::Param(_)) =
+            (inst_of(above), inst_of(len))
+        else {
+            return None;
+        };
+        let Inst::Binary(Binary::Add, row, offset) = inst_of(position) else {
+            return None;
+        };
+        let is_zero = matches!(inst_of(zero), Inst::Const(imm) if imm.bits == 0);
+        let is_row = |id: &ValueId| *inst_of(id) == Inst::Row;
+        let is_moved = match inst_of(row) {
+            Inst::Binary(Binary::Mul, row, every) => is_row(row) && self.is_invariant(*every),
+            _ => is_row(row),
+        };
+        let is_offset = matches!(inst_of(offset), Inst::Param(_));
+        (is_zero && is_moved && is_offset).then_some((*position, (*row, *offset)))
+    }
+
+    /// Whether a value is the same for all rows.
+    pub(crate) fn is_invariant(&self, value: ValueId) -> bool {
+        match &self.values[value].inst {
+            Inst::Const(_) | Inst::Param(_) => true,
+            Inst::Unary(_, a) | Inst::Convert(a) | Inst::Bits(a) => self.is_invariant(*a),
+            Inst::Binary(_, a, b) => self.is_invariant(*a) && self.is_invariant(*b),
+            _ => false,
+        }
     }
 
     /// Whether views can be moved by any number of rows, and the slots combined in any order.

@@ -12,7 +12,7 @@ use tilt_codegen::{
 };
 
 use super::{
-    calls::Calls,
+    calls::{Calls, Next},
     held::{Held, Stand},
     neutral_words,
 };
@@ -67,8 +67,8 @@ impl BlockScans {
         }
     }
 
-    /// How many units have been read.
-    pub(super) fn scanned(&self) -> usize {
+    /// The unit that the next chunk reads first.
+    pub(super) fn next(&self) -> usize {
         self.scanned.unwrap_or(0)
     }
 
@@ -113,6 +113,8 @@ impl BlockScans {
                 scanned = end;
             }
             let targets: Vec<Target> = self.late.iter().map(Held::target).collect();
+            let (row, first) = (scanned, ranges[0].0.start);
+            let calls = calls.with_next(Next { row, first });
             calls.scan(self.forward, &ranges, &targets, &mut self.carry);
             self.late.iter_mut().for_each(|held| held.extend(scanned));
         }
@@ -128,25 +130,39 @@ impl BlockScans {
             .iter_mut()
             .for_each(|held| held.keep(needed.start));
         let mut blocks = Vec::new();
-        let neutral = neutral_words(&self.slots);
+        let width = self.steady.width() as usize;
+        let mut block = self.block(kept);
         while kept < needed.end {
-            let block = self.block(kept);
+            if kept == block.end {
+                block = kept..(kept + width).min(self.steady.len);
+            }
             if block.len() <= PORTION {
                 blocks.push((kept..block.end, block.end - 1));
                 kept = block.end;
             } else {
+                self.scan_suffixes(calls, std::mem::take(&mut blocks));
                 kept = self.portion(calls, &block, kept);
             }
         }
-        if !blocks.is_empty() {
-            let targets: Vec<Target> = self.early.iter().map(Held::target).collect();
-            calls.scan(self.backward, &blocks, &targets, &mut neutral.clone());
-            self.early.iter_mut().for_each(|held| held.extend(kept));
-            for (units, _) in &blocks {
-                self.begin_block(units.start);
-            }
-        }
+        self.scan_suffixes(calls, blocks);
         self.kept = Some(kept);
+    }
+
+    /// Scans suffixes up to the ends of blocks that follow each other, each given with its last unit.
+    fn scan_suffixes(&mut self, calls: &Calls, blocks: Vec<(Range<usize>, usize)>) {
+        let Some((_, last)) = blocks.last() else {
+            return;
+        };
+        let targets: Vec<Target> = self.early.iter().map(Held::target).collect();
+        let mut neutral = neutral_words(&self.slots);
+        calls.scan(self.backward, &blocks, &targets, &mut neutral);
+        self.early.iter_mut().for_each(|held| held.extend(last + 1));
+        // Of the first block earlier units may be kept already; all others begin here.
+        self.begin_block(blocks[0].0.start);
+        for (units, _) in &blocks[1..] {
+            let start = units.start;
+            self.early.iter().for_each(|held| held.set_neutral(start));
+        }
     }
 
     /// The whole of a block is a prefix: a window that begins with it has no early part.

@@ -2,16 +2,22 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use tilt_codegen::abi::{Args, Target, View, nothing_ahead};
+use tilt_codegen::{
+    abi::{Args, Target, View, nothing_ahead},
+    lir::{By, Loop, Sink, Ty},
+};
 use tilt_ir::StreamId;
 
 use crate::{
     plan::Source,
-    run::Piece,
+    run::{CHUNK, Piece},
     series::{Leaf, Series},
     view,
     window::WindowPlan,
 };
+
+/// Bytes between what is computed and what is asked memory for: enough for its latency, and for the loops in between to find it in a cache.
+const AHEAD: usize = 8 * CHUNK;
 
 /// The loops of a window, with what they read.
 pub(super) struct Calls<'c> {
@@ -23,6 +29,20 @@ pub(super) struct Calls<'c> {
     params: &'c [u64],
     /// The column that anchors are taken from.
     anchor: Option<&'c Leaf>,
+    /// What scans of the chunk ask memory for.
+    next: Option<Next>,
+}
+
+/// Rows of a loop: where the next chunk begins, and where this one does.
+#[derive(Clone, Copy)]
+pub(super) struct Next {
+    pub(super) row: usize,
+    pub(super) first: usize,
+}
+
+/// How many bytes of each element of the next chunk are left to the loop that stores results: it waits for memory anyway.
+pub(super) fn left(bytes: usize) -> usize {
+    bytes * 3 / 8
 }
 
 impl<'c> Calls<'c> {
@@ -41,6 +61,15 @@ impl<'c> Calls<'c> {
             views,
             params,
             anchor: plan.anchor.map(|(stream, leaf)| &all[&stream].leaves[leaf]),
+            next: None,
+        }
+    }
+
+    /// The same calls, scans of which ask memory for the next chunk.
+    pub(super) fn with_next(&self, next: Next) -> Self {
+        Self {
+            next: Some(next),
+            ..*self
         }
     }
 
@@ -138,6 +167,29 @@ impl<'c> Calls<'c> {
         views.collect()
     }
 
+    /// What a scan or fold asks memory for: what its first access reads later. Scans of a chunk leave some of that to the loop after them.
+    fn ahead(&self, number: usize, views: &[View]) -> (*const u8, u64) {
+        let Loop { accesses, sink, .. } = &self.piece.plan.loops[number];
+        let (Some(view), Some((_, access))) = (views.first(), accesses.iter().next()) else {
+            return (nothing_ahead(), 0);
+        };
+        if access.by != By::Row || access.ty == Ty::Bool {
+            return (nothing_ahead(), 0);
+        }
+        let bytes = access.ty.bytes();
+        match (sink, self.next) {
+            (Sink::Scan { backward: true, .. }, _) => {
+                (view.values.wrapping_sub(AHEAD), bytes as u64)
+            }
+            (Sink::Scan { .. }, Some(Next { row, first })) => {
+                let step = bytes - left(bytes);
+                let next = view.values.wrapping_add(row * bytes);
+                (next.wrapping_sub(first * step), step as u64)
+            }
+            _ => (view.values.wrapping_add(AHEAD), bytes as u64),
+        }
+    }
+
     fn call(
         &self,
         views: &[View],
@@ -146,6 +198,7 @@ impl<'c> Calls<'c> {
         targets: &[Target],
         carry: &mut [u64],
     ) {
+        let (ahead, step) = self.ahead(number, views);
         let args = Args {
             views: views.as_ptr(),
             targets: targets.as_ptr(),
@@ -154,8 +207,8 @@ impl<'c> Calls<'c> {
             ranges,
             first: 0,
             rows: rows as u64,
-            ahead: nothing_ahead(),
-            step: 0,
+            ahead,
+            step,
         };
         // SAFETY: ranges are units of the columns, of which the views show all, and targets have room for them.
         unsafe { self.piece.code.call(&self.piece.plan.loops, number, &args) }

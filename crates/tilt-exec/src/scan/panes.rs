@@ -75,7 +75,8 @@ impl Panes {
     pub(super) fn advance(&mut self, calls: &Calls, rows: &Range<usize>) -> Range<usize> {
         let len = self.steady.len as i64;
         let pane = |row: usize, offset: i64| (row as i64 + offset).clamp(0, len) as usize;
-        let end = pane(rows.end, self.steady.hi - 1);
+        // Prefixes are scanned by whole groups, which may reach beyond what rows read.
+        let end = pane(rows.end, self.steady.hi - 1 + LANES as i64);
         // Totals subtract the pane before a window from what they had.
         let start = self
             .folded
@@ -145,14 +146,5 @@ impl Panes {
         let bits =
             unsafe { std::slice::from_raw_parts(at.add(self.latest.start), self.latest.len()) };
         bits.iter().fold(0, |all, bits| all | bits)
-    }
-
-    /// Positions up to which panes are folded.
-    pub(super) fn folded(&self) -> usize {
-        self.positions_of(0..self.folded.unwrap_or(0)).end
-    }
-
-    pub(super) fn every(&self) -> usize {
-        self.plan.every as usize
     }
 }

@@ -7,7 +7,10 @@ use tilt_codegen::{
     lir::{Combine, LANES, Ty},
 };
 
-use super::{calls::Calls, neutral_words};
+use super::{
+    calls::{Calls, Next},
+    neutral_words,
+};
 use crate::{memory::Scratch, range::Steady, run::CHUNK, view};
 
 pub(super) struct Totals {
@@ -17,7 +20,7 @@ pub(super) struct Totals {
     slots: Vec<(Combine, Ty)>,
     /// The totals of the row before the next one, none at first.
     carry: Option<Vec<u64>>,
-    /// The next row.
+    /// The row after the chunk.
     next: usize,
     /// A column of the chunk for each slot.
     columns: Vec<*mut u8>,
@@ -60,8 +63,8 @@ impl Totals {
         unit(rows.start as i64 + first)..unit(rows.end as i64 - 1 + hi)
     }
 
-    /// The units up to which all have been added.
-    pub(super) fn entered(&self) -> usize {
+    /// The unit that the next chunk reads first.
+    pub(super) fn next(&self) -> usize {
         self.next.saturating_add_signed(self.steady.hi as isize - 1)
     }
 
@@ -82,6 +85,11 @@ impl Totals {
             Some(carry) => carry,
             None => self.before(calls, rows.start as i64 - 1),
         };
+        let calls = &calls.with_next(Next {
+            row: rows.end,
+            first: rows.start,
+        });
+        self.next = rows.end;
         let mut row = rows.start;
         while row < rows.end {
             let (end, reads) = self.run(row as i64);
@@ -90,7 +98,6 @@ impl Totals {
             row = end;
         }
         self.carry = Some(carry);
-        self.next = rows.end;
     }
 
     /// The totals of one row, for which nothing is known. Overwrites the columns.

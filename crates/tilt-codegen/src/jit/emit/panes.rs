@@ -23,6 +23,7 @@ impl Emitter<'_> {
                     shape: Shape::Aligned,
                     live: None,
                 };
+                self.fetch_ahead(&group.base);
                 self.body(&group)
             })
             .collect();

@@ -298,7 +298,7 @@ fn backward_scans_of_bits() {
     }
 }
 
-/// A page that may be touched between two that may not.
+/// Pages that may be touched between two that may not.
 pub(super) struct Guarded {
     start: *mut u8,
     size: usize,
