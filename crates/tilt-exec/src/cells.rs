@@ -1,12 +1,54 @@
 //! Rows that no stream has: cells of a calendar, sessions of a stream.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use tilt_data::Timeline;
 use tilt_ir::{CalendarCells, Span};
 
-use crate::{cursor::Source, memory::INSTANTS};
+use crate::{cursor::Source, memory::INSTANTS, series::Axis};
 
-/// The cells of a calendar that end in `scope`.
-pub(crate) fn calendar(cells: &CalendarCells, scope: Span) -> Timeline {
+/// The cells of a calendar. Those that were asked for last are kept: every key has the same, and every piece some of them.
+#[derive(Debug)]
+pub(crate) struct CalendarRows {
+    cells: CalendarCells,
+    known: Mutex<Option<(Span, Arc<Axis>)>>,
+}
+
+impl CalendarRows {
+    pub(crate) fn new(cells: CalendarCells) -> Self {
+        Self {
+            cells,
+            known: Mutex::new(None),
+        }
+    }
+
+    /// How many cells a span has at most; `None` if it lies beyond the calendar.
+    pub(crate) fn count(&self, span: Span) -> Option<i128> {
+        let numbers = self.cells.between(span)?;
+        Some(i128::from(*numbers.end()) - i128::from(*numbers.start()) + 1)
+    }
+
+    /// The cells that end in `scope`.
+    pub(crate) fn axis(&self, scope: Span) -> Arc<Axis> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*known {
+            Some((all, axis)) if *all == scope => Arc::clone(axis),
+            Some((all, axis)) if all.start <= scope.start && scope.end <= all.end => {
+                let first = axis.timeline.ends_until(scope.start);
+                let end = axis.timeline.ends_until(scope.end);
+                let some = axis.timeline.slice(first, end.saturating_sub(first));
+                Arc::new(Axis::new(some, Vec::new()))
+            }
+            _ => {
+                let axis = Arc::new(Axis::new(calendar(&self.cells, scope), Vec::new()));
+                *known = Some((scope, Arc::clone(&axis)));
+                axis
+            }
+        }
+    }
+}
+
+fn calendar(cells: &CalendarCells, scope: Span) -> Timeline {
     let (mut starts, mut ends) = (INSTANTS.take(), INSTANTS.take());
     for cell in cells
         .between(scope)
