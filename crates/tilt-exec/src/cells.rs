@@ -68,19 +68,15 @@ fn calendar(cells: &CalendarCells, scope: Span) -> Timeline {
 ///
 /// An event that starts less than `gap` after the latest end belongs to the session, unless that would last longer than `max`.
 pub(crate) fn sessions(source: &Source, gap: i64, max: Option<i64>) -> Timeline {
-    let timeline = source.timeline();
-    let events = (0..timeline.len()).filter(|i| source.is_event(*i));
+    let (all_starts, all_ends) = (source.timeline().starts(), source.timeline().ends());
+    let events = all_starts.iter().zip(&*all_ends).enumerate();
+    let events = events.filter(|(i, _)| source.is_event(*i));
+    let events = events.map(|(_, (start, end))| Span::new(*start, *end));
     let (mut starts, mut ends) = (INSTANTS.take(), INSTANTS.take());
     if source.is_ordered() {
-        grow(
-            events.map(|i| timeline.event(i)),
-            gap,
-            max,
-            &mut starts,
-            &mut ends,
-        );
+        grow(events, gap, max, &mut starts, &mut ends);
     } else {
-        let mut sorted: Vec<Span> = events.map(|i| timeline.event(i)).collect();
+        let mut sorted: Vec<Span> = events.collect();
         sorted.sort_by_key(|event| event.start);
         grow(sorted.into_iter(), gap, max, &mut starts, &mut ends);
     }
