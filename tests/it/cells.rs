@@ -268,3 +268,30 @@ fn a_run_beyond_the_calendar_says_so() {
         "{error}"
     );
 }
+
+/// On a grid places count cells from where the window is split, also those before the run.
+#[test]
+fn windows_over_cells_count_those_before_the_run() {
+    let text = "query q unit tick {
+        input ~x: f64 interval
+        ~cell[t every 2] = ~x[t] * cast(cast(t, i64), f64)
+        ~y[t at ~x] = {skew: reduce skew ~cell[t-30 : t], sum: reduce sum ~cell[t-30 : t]}
+        output ~y
+      }";
+    let program = parse(text).expect("a program");
+    let query = Query::new(program.clone()).expect("verified");
+    let compiled = query.optimize(false).compile().expect("compiles");
+    for base in 0..60 {
+        let value = |i: i64| (i * 7 % 5) as f64 + 0.1;
+        let events = (base..base + 30).map(|i| Event::new(i, i + 1, value(i)));
+        let inputs = Inputs::from([("x".to_owned(), events.collect())]);
+        let expected = interp::run(&program, &inputs, &Options::default()).expect("runs");
+        let arrays = buffers(&program, &inputs);
+        let options = RunOptions::default().backend(Backend::Loops);
+        let found = compiled.run(&arrays, &options).expect("runs");
+        let found = events_of(&found).expect("a buffer of events");
+        let same =
+            found.len() == expected.len() && found.iter().zip(&expected).all(|(a, b)| a.same(b));
+        assert!(same, "from {base} on");
+    }
+}

@@ -240,10 +240,7 @@ pub(crate) fn scope(plan: &Plan, run: Span, rows: usize) -> Option<Span> {
                 (i128::from(scope.end) - i128::from(scope.start)) / i128::from(*period)
             }
             // A run beyond the calendar fails, which the interpreter words.
-            Domain::Calendar(cells) => {
-                let cells = cells.between(scope)?;
-                i128::from(*cells.end()) - i128::from(*cells.start())
-            }
+            Domain::Calendar(cells) => cells.count(scope)?,
             _ => 0,
         };
         if cells > MAX_CELLS + 2 * rows as i128 {

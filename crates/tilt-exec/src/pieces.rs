@@ -13,7 +13,6 @@ use tilt_interp::Functions;
 use tilt_ir::{Halo, Lineage, Reach, Span, StreamId};
 
 use crate::{
-    cells,
     chunks::Chunks,
     code::Code,
     control::{Control, share},
@@ -148,10 +147,10 @@ impl Job<'_> {
                 Arc::new(Axis::new(grid(period, offset, self.scope), Vec::new()))
             }
             Root::Calendar { stage } => {
-                let Domain::Calendar(of) = &self.plan.stages[stage].domain else {
+                let Domain::Calendar(cells) = &self.plan.stages[stage].domain else {
                     unreachable!("the root of a calendar has its cells")
                 };
-                Arc::new(Axis::new(cells::calendar(of, self.scope), Vec::new()))
+                cells.axis(self.scope)
             }
             Root::Merge => return None,
         };

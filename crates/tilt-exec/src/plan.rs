@@ -13,12 +13,13 @@ use tilt_codegen::{
     lower::{Body, Lowering, Term, Unsupported, Valid},
 };
 use tilt_ir::{
-    CalendarCells, Clock, DType, Edge, ExprId, Id, Overlap, Program, Source as ClockSource,
-    StreamId, Temporal, Timeline, Timelines,
+    Clock, DType, Edge, ExprId, Id, Overlap, Program, Source as ClockSource, StreamId, Temporal,
+    Timeline, Timelines,
 };
 
 use crate::{
     call::CallPlan,
+    cells::CalendarRows,
     facts::{AxisFacts, LeafFacts, SeriesFacts},
     own::OwnColumn,
     reads::{Found, Kind, StageReads},
@@ -111,7 +112,7 @@ pub(crate) enum Domain {
     /// The cells of a grid.
     Grid { period: i64, offset: i64 },
     /// The cells of a calendar.
-    Calendar(Box<CalendarCells>),
+    Calendar(CalendarRows),
     /// The sessions of a stream.
     Sessions {
         stream: StreamId,
@@ -624,7 +625,7 @@ impl<'p> Planner<'p> {
             Clock::Calendar(calendar) => {
                 let cells = calendar.cells(self.program.unit);
                 let cells = cells.map_err(|error| Unsupported(error.to_string()))?;
-                Ok(Domain::Calendar(Box::new(cells)))
+                Ok(Domain::Calendar(CalendarRows::new(cells)))
             }
             Clock::Sessions { stream, gap, max } => {
                 let axis = &self.facts[stream].axis;

@@ -197,9 +197,7 @@ impl Piece<'_> {
             Domain::Grid { period, offset } => {
                 Arc::new(Axis::new(grid(*period, *offset, self.scope), Vec::new()))
             }
-            Domain::Calendar(of) => {
-                Arc::new(Axis::new(cells::calendar(of, self.scope), Vec::new()))
-            }
+            Domain::Calendar(cells) => cells.axis(self.scope),
             Domain::Sessions { stream, gap, max } => {
                 let source = self.source(*stream, series, series[stream].presence());
                 let sessions = cells::sessions(&source, *gap, *max);

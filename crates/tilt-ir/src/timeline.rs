@@ -146,11 +146,12 @@ impl Timelines {
                 }
                 Clock::Sessions { stream, max, .. } => {
                     let source = self.of(*stream);
-                    // Only an event that is too long by itself makes a session longer than it may be. Where it overlaps with
-                    // others, so do the sessions that these begin.
+                    // Only an event that is too long by itself makes a session longer than it may be. Where a session is full, what
+                    // overlaps with it begins another one; points that coincide do not make it longer.
                     let longest = max.zip(self.stretch(source));
+                    let points = self.stretch(source) == Some(0);
                     Facts {
-                        bag: self.is_bag(source) && max.is_some(),
+                        bag: self.is_bag(source) && max.is_some() && !points,
                         stretch: longest.map(|(max, stretch)| stretch.max(max - 1)),
                     }
                 }
