@@ -7,7 +7,7 @@ use tilt_ir::{Agg, Bounds, Id, Reach, StreamId, format_duration};
 
 use crate::{
     code::Code,
-    pieces::{HALOS, MERGED, STREAMED, Whole, usual_rows},
+    pieces::{MERGED, STREAMED, Whole, halos, usual_rows},
     plan::{Domain, GroupPlan, Plan, Root, Stage},
     query::{Backend, Inner, Prepared},
     strips::Strips,
@@ -112,7 +112,10 @@ impl Explained<'_> {
                 format!("pieces of about {rows} rows, fewer if threads would wait; {halo}")
             }
             Root::Input(_) | Root::Grid { .. } => {
-                format!("pieces of about {rows} rows, at least {HALOS} times the halo; {halo}")
+                format!(
+                    "pieces of about {rows} rows, at least {} times the halo; {halo}",
+                    halos(plan)
+                )
             }
         }
     }

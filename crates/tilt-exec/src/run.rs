@@ -436,6 +436,9 @@ impl<'a> StageRun<'a> {
     fn events_only(&self) -> Result<BTreeMap<usize, BTreeMap<StreamId, Series>>, Trouble> {
         let mut seen = BTreeMap::new();
         for window in &self.stage.windows {
+            if seen.contains_key(&window.range) {
+                continue;
+            }
             let range = &self.stage.ranges[window.range];
             let source = &self.series[&range.stream];
             let missing = |present: &&BooleanBuffer| present.count_set_bits() < present.len();
@@ -444,7 +447,7 @@ impl<'a> StageRun<'a> {
             };
             let on_axis = |series: &Series| Arc::ptr_eq(&series.axis, &source.axis);
             let all = self.series.iter();
-            if range.packed && !seen.contains_key(&window.range) {
+            if range.packed {
                 let axis = if self.is_folded(window.range) {
                     gaps::numbers(present)
                 } else {

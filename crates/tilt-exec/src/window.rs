@@ -10,7 +10,7 @@
 //! Sums of floats follow the order that `docs/ir.md` pins, whichever algorithm computes them.
 
 use tilt_codegen::{
-    lir::{Binary, By, Combine, Compare, Inst, Sink, Slot, Ty, Unary, ValueId},
+    lir::{Binary, By, Combine, Compare, Inst, Loop, Sink, Slot, Ty, Unary, ValueId},
     lower::{Body, Lowering, Result, Term, Unsupported, Valid},
 };
 use tilt_ir::{Agg, Bounds, Expr, ExprId, StreamId, Timeline};
@@ -325,7 +325,11 @@ impl Reduction<'_, '_, '_> {
         if self.is_by_rows(agg, ty) {
             return self.rows(agg);
         }
-        let (count, nonempty) = self.count(contributes)?;
+        let (count, nonempty) = if self.is_trimmed(agg, ty) {
+            (self.extent.count, self.extent.nonempty)
+        } else {
+            self.count(contributes)?
+        };
         let value = match agg {
             Agg::Len => count,
             Agg::Sum if ty.is_float() => self.float(Combine::Add, identity)?,
@@ -472,6 +476,7 @@ impl Reduction<'_, '_, '_> {
                 backward: loop_of(self, true)?,
             },
         };
+        let known = self.known(algorithm, &sources, &params, (guard, anchor));
         let plan = WindowPlan {
             range: self.range,
             algorithm,
@@ -485,9 +490,14 @@ impl Reduction<'_, '_, '_> {
             what: self.what.clone(),
         };
         let steady = self.reads.found().ranges[self.range].steady;
-        let windows = &mut self.reads.found().windows;
-        windows.push(plan);
-        let window = windows.len() - 1;
+        let window = if let Some(known) = known {
+            self.reads.planner.loops.truncate(algorithm.forward());
+            known
+        } else {
+            let windows = &mut self.reads.found().windows;
+            windows.push(plan);
+            windows.len() - 1
+        };
         let by = if steady || kind == Kind::Fold {
             By::Row
         } else {
@@ -505,6 +515,33 @@ impl Reduction<'_, '_, '_> {
             }
         }
         Ok(columns)
+    }
+
+    /// A window of the stage that has computed the same already, by other names. Its own loops, the last ones, are not needed then.
+    fn known(
+        &mut self,
+        algorithm: Algorithm,
+        sources: &[Source],
+        params: &[ParamSource],
+        (guard, anchor): (Guard, Option<(StreamId, usize)>),
+    ) -> Option<usize> {
+        let range = self.range;
+        let loops = &self.reads.planner.loops;
+        let nameless = |number: usize| Loop {
+            name: String::new(),
+            ..loops[number].clone()
+        };
+        let same = |window: &WindowPlan| {
+            let kind = std::mem::discriminant(&window.algorithm);
+            window.range == range
+                && kind == std::mem::discriminant(&algorithm)
+                && window.sources == sources
+                && window.params == params
+                && window.guard == guard
+                && window.anchor == anchor
+                && nameless(window.algorithm.forward()) == nameless(algorithm.forward())
+        };
+        self.reads.windows().iter().position(same)
     }
 
     /// A combination of doubles in the pinned order.
@@ -557,6 +594,17 @@ impl Reduction<'_, '_, '_> {
         }
         let columns = self.window(Kind::Prefix, slots, guard, None)?;
         Ok(self.body.binary(Binary::Sub, columns[1], columns[0]))
+    }
+
+    /// Whether the reduction has a window that sees its source trimmed to the events of a join, each of which contributes: then positions
+    /// are contributions.
+    fn is_trimmed(&self, agg: Agg, ty: Ty) -> bool {
+        let in_order = match agg {
+            Agg::Sum | Agg::Mean | Agg::Product => ty.is_float(),
+            Agg::Rms | Agg::CrestFactor => true,
+            _ => false,
+        };
+        in_order && self.reads.planner.gapless && self.is_counted() && self.all_events
     }
 
     /// How many contributions, and where there is one.
