@@ -7,7 +7,7 @@ use tilt_ir::{Agg, Bounds, Id, Reach, StreamId, format_duration};
 
 use crate::{
     code::Code,
-    pieces::{HALOS, MERGED, STREAMED, Whole, usual_rows},
+    pieces::{MERGED, STREAMED, Whole, halos, usual_rows},
     plan::{Domain, GroupPlan, Plan, Root, Stage},
     query::{Backend, Inner, Prepared, Ready},
     stats::{Stats, bytes},
@@ -79,9 +79,10 @@ impl Explained<'_> {
                     match stages.find(|s| s.streaming == Some(number)) {
                         Some(s) => writeln!(out, "// {number}: {} with streaming stores", s.main)?,
                         None => match plan.stages.iter().find_map(|s| s.whole_of(number)) {
-                            Some(of) => {
-                                writeln!(out, "// {number}: {of} for windows that lie whole in their sources")?
-                            }
+                            Some(of) => writeln!(
+                                out,
+                                "// {number}: {of} for windows that lie whole in their sources"
+                            )?,
                             None => writeln!(out, "// {number}\n{body}")?,
                         },
                     }
@@ -145,7 +146,10 @@ impl Explained<'_> {
                 format!("pieces of about {rows} rows, fewer if threads would wait; {halo}")
             }
             Root::Input(_) | Root::Grid { .. } | Root::Calendar { .. } => {
-                format!("pieces of about {rows} rows, at least {HALOS} times the halo; {halo}")
+                format!(
+                    "pieces of about {rows} rows, at least {} times the halo; {halo}",
+                    halos(plan)
+                )
             }
         }
     }

@@ -201,6 +201,14 @@ impl Ids {
         Self::Listed(ids)
     }
 
+    /// The column that ids are read from, if they are its values.
+    pub(crate) fn column(&self) -> Option<&Leaf> {
+        match self {
+            Self::Listed(_) => None,
+            Self::Offset { keys, .. } => Some(keys),
+        }
+    }
+
     /// The ids of some rows.
     pub(crate) fn read(&self, rows: Range<usize>, out: &mut [u32]) {
         match self {

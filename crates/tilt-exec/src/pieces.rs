@@ -20,12 +20,15 @@ use crate::{
     run::{Piece, Shared, Trouble, Wanted, series_of},
     series::{Axis, Series},
     strips::Strips,
+    window::Algorithm,
 };
 
 /// Rows of a piece when nothing asks for more: window columns of that many rows stay in the second cache.
 const ROWS: usize = 1 << 15;
 /// A piece is at least this many times its halo, so that what is read twice does not count.
 pub(crate) const HALOS: usize = 8;
+/// Where all windows are folded, what is read twice costs less than leaving the second cache.
+const FOLDED: usize = 4;
 /// Pieces begin at multiples of this many rows, so that no two write to one cache line.
 const ALIGNED: usize = 512;
 
@@ -175,7 +178,7 @@ impl Job<'_> {
         let share = rows.len().div_ceil(self.threads.max(1) * 4);
         let least = usual_rows(self.plan).min(share.max(ALIGNED));
         least
-            .max(halo.saturating_mul(HALOS))
+            .max(halo.saturating_mul(halos(self.plan)))
             .next_multiple_of(ALIGNED)
     }
 
@@ -344,6 +347,16 @@ impl Job<'_> {
 pub(crate) fn usual_rows(plan: &Plan) -> usize {
     let has_windows = plan.stages.iter().any(|stage| !stage.windows.is_empty());
     if has_windows { ROWS } else { 4 * ROWS }
+}
+
+/// How many times its halo a piece is at least.
+pub(crate) fn halos(plan: &Plan) -> usize {
+    let mut windows = plan.stages.iter().flat_map(|stage| &stage.windows);
+    if windows.all(|window| matches!(window.algorithm, Algorithm::Fold { .. })) {
+        FOLDED
+    } else {
+        HALOS
+    }
 }
 
 /// The instants of some rows: from just before the first end to the last.

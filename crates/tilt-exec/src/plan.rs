@@ -9,7 +9,7 @@ use std::{
 };
 
 use tilt_codegen::{
-    lir::{Imm, Inst, Lanes, Loop, Node, Sink, Store, Ty},
+    lir::{Lanes, Loop, Sink, Store},
     lower::{Body, Lowering, Term, Unsupported, Valid},
 };
 use tilt_ir::{
@@ -27,6 +27,8 @@ use crate::{
     slack,
     window::{RangePlan, WindowPlan},
 };
+
+mod inside;
 
 /// A program as loops.
 #[derive(Debug)]
@@ -560,37 +562,6 @@ impl<'p> Planner<'p> {
         }))
     }
 
-    /// The main loop for rows whose neighbours all exist: nothing is asked for each row. `None` if that makes no difference, or the loop
-    /// would not store what the one for all rows does.
-    fn lower_inside(
-        &mut self,
-        what: &Definition<'_, 'p>,
-        domain: &Domain,
-        kind: Kind,
-        main: &MainLoop,
-    ) -> Result<Option<MainLoop>, Unsupported> {
-        let away = |locate: &Locate| locate.in_place() && *locate != Locate::Same;
-        let own = |source: &Source| matches!(source, Source::OwnRows { .. });
-        if kind != Kind::Stage
-            || !main.reads.calls.is_empty()
-            || !(main.reads.locates.iter().any(away) || main.sources.iter().any(own))
-        {
-            return Ok(None);
-        }
-        let loops = self.loops.len();
-        let inside = self.lower_main(what, domain, kind, true)?;
-        // Those of windows are there already.
-        self.loops.truncate(loops);
-        let Some(mut inside) = inside.filter(|inside| {
-            inside.reads.locates == main.reads.locates
-                && inside.reads.windows.len() == main.reads.windows.len()
-                && inside.own == main.own
-        }) else {
-            return Ok(None);
-        };
-        Ok(main.stored_like(&mut inside).then_some(inside))
-    }
-
     fn domain(&self, id: StreamId, temporal: &Temporal) -> Result<Domain, Unsupported> {
         let sources: &[ClockSource] = match &temporal.clock {
             Clock::Every { period, offset } => {
@@ -692,38 +663,6 @@ struct MainLoop {
     params: Vec<ParamSource>,
     own: Vec<(OwnColumn, usize)>,
     facts: SeriesFacts,
-}
-
-impl MainLoop {
-    /// Makes another loop store columns like those of this one, with validity where this one has it. False if it cannot.
-    fn stored_like(&self, other: &mut MainLoop) -> bool {
-        let (Sink::Store { columns: these, .. }, Sink::Store { columns, .. }) =
-            (&self.body.sink, &mut other.body.sink)
-        else {
-            return false;
-        };
-        let types = |body: &Loop, columns: &[Store]| -> Vec<Ty> {
-            columns.iter().map(|c| body.ty(c.value)).collect()
-        };
-        let columns = std::mem::take(columns);
-        if types(&self.body, these) != types(&other.body, &columns) {
-            return false;
-        }
-        let always = other.body.values.push(Node {
-            inst: Inst::Const(Imm::bool(true)),
-            ty: Ty::Bool,
-        });
-        let like = |(this, column): (&Store, Store)| Store {
-            valid: this.valid.map(|_| column.valid.unwrap_or(always)),
-            ..column
-        };
-        let columns = these.iter().zip(columns).map(like).collect();
-        other.body.sink = Sink::Store {
-            columns,
-            streaming: false,
-        };
-        true
-    }
 }
 
 /// What a stage stores: its leaves, and in the end its presence where that is not certain and the leaves do not tell.

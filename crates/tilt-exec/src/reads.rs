@@ -167,6 +167,10 @@ impl<'a, 'p> StageReads<'a, 'p> {
         &mut self.found
     }
 
+    pub(crate) fn windows(&self) -> &[WindowPlan] {
+        &self.found.windows
+    }
+
     pub(crate) fn dtype(&self) -> &'p DType {
         self.dtype
     }

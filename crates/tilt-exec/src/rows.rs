@@ -195,7 +195,7 @@ pub(crate) struct RowsRun<'a> {
     series: &'a Series,
     columns: Vec<Stored>,
     engine: Engine,
-    custom: Option<CustomRun<'a>>,
+    custom: Option<Box<CustomRun<'a>>>,
     numbering: Numbering,
     /// The positions that the engine has seen.
     held: Range<usize>,
@@ -233,7 +233,10 @@ impl<'a> RowsRun<'a> {
             series,
             columns: word.into_iter().chain(leaves).chain(contributes).collect(),
             engine: Engine::new(plan.agg, plan.word, numbering),
-            custom: plan.custom.as_ref().map(CustomRun::new),
+            custom: plan
+                .custom
+                .as_ref()
+                .map(|plan| Box::new(CustomRun::new(plan))),
             numbering,
             held: 0..0,
             words: &mut [],

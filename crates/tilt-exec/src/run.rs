@@ -29,7 +29,6 @@ use crate::{
     code::Code,
     control::{Control, share},
     cursor::{self, Ranks, Shape},
-    gaps,
     locate::{self, Located, Locator},
     memory::{INSTANTS, Returned, Scratch},
     merge::{Group, Merged, merge_into},
@@ -38,10 +37,12 @@ use crate::{
     plan::{Domain, GroupPlan, Locate, ParamSource, Plan, Source, Stage},
     range::RangeRun,
     scan::WindowRun,
-    series::{Axis, Leaf, Series, aligned},
-    stats, view,
-    window::Algorithm,
+    series::{Axis, Leaf, Series},
+    stats, strips, view,
 };
+
+mod inside;
+mod seen;
 
 /// Rows that are computed together: their columns stay in the first cache.
 pub(crate) const CHUNK: usize = 2048;
@@ -361,7 +362,7 @@ impl<'a> StageRun<'a> {
             .collect();
         if let Some(Carried { rows, series }) = piece.carried.filter(|carried| carried.rows > 0) {
             this.before = rows;
-            carry(&own, lead, rows, &series[&stage.stream]);
+            strips::carry(&own, lead, rows, &series[&stage.stream]);
         }
         let computed = rows.start + this.before..rows.end;
         let at = lead + this.before;
@@ -454,100 +455,6 @@ impl<'a> StageRun<'a> {
             return Err(Trouble("an integer total that may not fit into 64 bits"));
         }
         Ok(())
-    }
-
-    /// All series as a range sees them.
-    fn all(&self, range: usize) -> &BTreeMap<StreamId, Series> {
-        self.seen.get(&range).unwrap_or(self.series)
-    }
-
-    /// Whether a range sees packed events that are only folded: then their positions are all that is asked for, and those are counted on
-    /// the grid.
-    fn is_folded(&self, range: usize) -> bool {
-        let windows = || self.stage.windows.iter().filter(|w| w.range == range);
-        self.stage.ranges[range].packed
-            && windows().all(|w| matches!(w.algorithm, Algorithm::Fold { .. }))
-            && windows().all(|w| !w.sources.contains(&Source::Ends))
-    }
-
-    /// For ranges that see only the events of their source: all series, with those on the source's timeline cut or packed to its
-    /// events. Where contributions are counted they must not have gaps between them; then positions count contributions.
-    fn events_only(&self) -> Result<BTreeMap<usize, BTreeMap<StreamId, Series>>, Trouble> {
-        let mut seen = BTreeMap::new();
-        for window in &self.stage.windows {
-            let range = &self.stage.ranges[window.range];
-            let source = &self.series[&range.stream];
-            let missing = |present: &&BooleanBuffer| present.count_set_bits() < present.len();
-            let Some(present) = source.presence().filter(missing) else {
-                continue;
-            };
-            let on_axis = |series: &Series| Arc::ptr_eq(&series.axis, &source.axis);
-            let all = self.series.iter();
-            if range.packed && !seen.contains_key(&window.range) {
-                let axis = if self.is_folded(window.range) {
-                    gaps::numbers(present)
-                } else {
-                    gaps::packed_axis(&source.axis, present)
-                };
-                let axis = Arc::new(axis);
-                let pack = |(id, series): (&StreamId, &Series)| {
-                    let packed = on_axis(series).then(|| gaps::packed(series, present, &axis));
-                    (*id, packed.unwrap_or_else(|| series.clone()))
-                };
-                seen.insert(window.range, all.map(pack).collect());
-            } else if window.gapless {
-                let mut slices = present.set_slices();
-                let (start, end) = slices.next().unwrap_or((0, 0));
-                if slices.next().is_some() {
-                    self.piece.plan.gaps.store(true, Ordering::Relaxed);
-                    return Err(Trouble("a join with gaps"));
-                }
-                let cut = |(id, series): (&StreamId, &Series)| {
-                    let cut = on_axis(series).then(|| series.trimmed(start..end));
-                    (*id, cut.unwrap_or_else(|| series.clone()))
-                };
-                seen.insert(window.range, all.map(cut).collect());
-            }
-        }
-        Ok(seen)
-    }
-
-    /// The rows for which there is a loop that knows that what they read exists, whole groups of them.
-    fn inside(&self, rows: &Range<usize>, locators: &[Locator]) -> Range<usize> {
-        let none = rows.end..rows.end;
-        let Some(inside) = &self.stage.inside else {
-            return none;
-        };
-        let (mut first, mut end) = (rows.start as i64, rows.end as i64);
-        for source in &inside.sources {
-            let (offset, len) = match source {
-                Source::OwnRows { rows: back } => {
-                    let computed = (rows.start as i64).saturating_sub(self.before as i64);
-                    first = first.max(computed - back);
-                    continue;
-                }
-                Source::Leaf { stream, locate, .. } | Source::Present { stream, locate } => {
-                    match &locators[*locate] {
-                        Locator::Rows(offset) => (*offset, self.series[stream].axis.len() as i64),
-                        Locator::Nowhere => return none,
-                        _ => continue,
-                    }
-                }
-                _ => continue,
-            };
-            first = first.max(offset.saturating_neg());
-            end = end.min(len.saturating_sub(offset));
-        }
-        let group = |row: i64| (row - rows.start as i64) / LANES as i64 * LANES as i64;
-        let at = |row: i64| (rows.start as i64 + row).clamp(0, rows.end as i64) as usize;
-        let first = at(group(first.saturating_add(LANES as i64 - 1)));
-        // The last group of all may be a part of one.
-        let end = if end == rows.end as i64 {
-            rows.end
-        } else {
-            at(group(end))
-        };
-        if first < end { first..end } else { none }
     }
 
     fn chunk(
@@ -880,36 +787,6 @@ pub(crate) fn lead(stage: &Stage) -> usize {
         _ => 0,
     });
     lead.max().unwrap_or(0).next_multiple_of(LANES)
-}
-
-/// Copies the last rows of a series to where columns have their first, after `lead`; both are multiples of eight.
-fn carry(columns: &[Shared], lead: usize, rows: usize, series: &Series) {
-    let from = series.axis.len() - rows;
-    let copy = |bits: &BooleanBuffer, to: *mut u8| {
-        let bits = aligned(&bits.slice(from, rows));
-        let bytes = &bits.values()[bits.offset() / 8..][..rows / 8];
-        // SAFETY: the column has room for all rows, those before the first included.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.add(lead / 8), rows / 8) }
-    };
-    for (column, leaf) in columns.iter().zip(&series.leaves) {
-        if let Some(bits) = leaf.bits() {
-            copy(bits, column.values.as_ptr());
-        } else {
-            let bytes = leaf.ty.bytes();
-            // SAFETY: the rows are elements of the leaf, and the column has room for them.
-            unsafe {
-                let to = column.values.as_ptr().add(lead * bytes);
-                std::ptr::copy_nonoverlapping(leaf.at(from as isize), to, rows * bytes);
-            }
-        }
-        if let (Some(valid), Some(to)) = (&leaf.valid, &column.validity) {
-            copy(valid, to.as_ptr());
-        }
-    }
-    // Of a record that may be φ, a column of bools follows its leaves.
-    if let (Some(column), Some(present)) = (columns.get(series.leaves.len()), series.presence()) {
-        copy(present, column.values.as_ptr());
-    }
 }
 
 /// The series that a stage has written.

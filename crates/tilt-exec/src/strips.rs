@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
+use arrow_buffer::BooleanBuffer;
 use tilt_codegen::lir::Sink;
 use tilt_ir::{Bounds, StreamId};
 
@@ -14,7 +15,7 @@ use crate::{
     pieces::{HALOS, Job, STREAMED, slice},
     plan::{Domain, Locate, Plan, Source, Stage},
     run::{self, Carried, Piece, Shared, Trouble, Wanted, series_of},
-    series::{Axis, Series},
+    series::{Axis, Series, aligned},
     window::RangePlan,
 };
 
@@ -158,5 +159,35 @@ impl Job<'_> {
     /// The inputs of a strip: some rows of the one that has them.
     fn rows_of(&self, input: StreamId, rows: Range<usize>) -> BTreeMap<StreamId, Series> {
         BTreeMap::from([(input, slice(&self.series[&input], &rows))])
+    }
+}
+
+/// Copies the last rows of a series to where columns have their first, after `lead`; both are multiples of eight.
+pub(crate) fn carry(columns: &[Shared], lead: usize, rows: usize, series: &Series) {
+    let from = series.axis.len() - rows;
+    let copy = |bits: &BooleanBuffer, to: *mut u8| {
+        let bits = aligned(&bits.slice(from, rows));
+        let bytes = &bits.values()[bits.offset() / 8..][..rows / 8];
+        // SAFETY: the column has room for all rows, those before the first included.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.add(lead / 8), rows / 8) }
+    };
+    for (column, leaf) in columns.iter().zip(&series.leaves) {
+        if let Some(bits) = leaf.bits() {
+            copy(bits, column.values.as_ptr());
+        } else {
+            let bytes = leaf.ty.bytes();
+            // SAFETY: the rows are elements of the leaf, and the column has room for them.
+            unsafe {
+                let to = column.values.as_ptr().add(lead * bytes);
+                std::ptr::copy_nonoverlapping(leaf.at(from as isize), to, rows * bytes);
+            }
+        }
+        if let (Some(valid), Some(to)) = (&leaf.valid, &column.validity) {
+            copy(valid, to.as_ptr());
+        }
+    }
+    // Of a record that may be φ, a column of bools follows its leaves.
+    if let (Some(column), Some(present)) = (columns.get(series.leaves.len()), series.presence()) {
+        copy(present, column.values.as_ptr());
     }
 }

@@ -333,3 +333,71 @@ pub(crate) fn column<T>(values: &[T]) -> View {
         ..nothing()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, BooleanArray, Int32Array};
+    use tilt_codegen::lir::Ty;
+
+    use super::*;
+
+    fn bit(bits: *const u8, i: usize) -> bool {
+        // SAFETY: the tests ask for bits that were written.
+        unsafe { *bits.add(i / 8) >> (i % 8) & 1 == 1 }
+    }
+
+    #[test]
+    fn bits_beyond_a_column_are_unset() {
+        let mut scratch = Scratch::default();
+        let len = 150;
+        let all = BooleanBuffer::collect_bool(len + 3, |i| i % 3 != 1).slice(3, len);
+        for first in [-200, -70, -64, -3, 0, 1, 8, 63, 100, 149, 150, 300] {
+            for rows in [1, 7, 64, 65, 149, 150, 400] {
+                for bits in [None, Some(&all)] {
+                    scratch.reset();
+                    let found = bit_rows(bits, len, first, rows, &mut scratch);
+                    for row in 0..rows {
+                        let position = first + row as i64;
+                        let exists = (0..len as i64).contains(&position);
+                        let right = exists && bits.is_none_or(|b| b.value(position as usize));
+                        assert_eq!(bit(found, row), right, "row {row} from {first} of {rows}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn runs_become_columns() {
+        let mut scratch = Scratch::default();
+        let ints: ArrayRef = Arc::new(Int32Array::from(vec![Some(5), None, Some(7)]));
+        let bools: ArrayRef = Arc::new(BooleanArray::from(vec![true, false, true]));
+        let run = |position, rows| Run { position, rows };
+        let given = [run(NONE, 3), run(0, 70), run(1, 2), run(2, 1)];
+        let rows = 76;
+        let view = runs(
+            &Leaf::of_array(&ints, Ty::I32),
+            &given,
+            rows,
+            true,
+            &mut scratch,
+        );
+        // SAFETY: so many elements were written.
+        let values = unsafe { std::slice::from_raw_parts(view.values.cast::<i32>(), rows) };
+        assert_eq!((values[3], values[72], values[75]), (5, 5, 7));
+        let valid: Vec<usize> = (0..rows).filter(|i| bit(view.validity, *i)).collect();
+        assert_eq!(valid, (3..73).chain([75]).collect::<Vec<_>>());
+        let view = runs(
+            &Leaf::of_array(&bools, Ty::Bool),
+            &given,
+            rows,
+            true,
+            &mut scratch,
+        );
+        let set: Vec<usize> = (0..rows).filter(|i| bit(view.values, *i)).collect();
+        assert_eq!(set, (3..73).chain([75]).collect::<Vec<_>>());
+        assert!(bit(view.validity, 74) && !bit(view.validity, 2));
+    }
+}

@@ -377,7 +377,11 @@ impl Reduction<'_, '_, '_> {
         if self.is_by_rows(agg, ty) {
             return self.rows(agg);
         }
-        let (count, nonempty) = self.count(contributes)?;
+        let (count, nonempty) = if self.is_trimmed(agg, ty) {
+            (self.extent.count, self.extent.nonempty)
+        } else {
+            self.count(contributes)?
+        };
         let value = match agg {
             Agg::Len => count,
             Agg::Sum if ty.is_float() => self.float(Combine::Add, identity)?,
@@ -484,6 +488,18 @@ impl Reduction<'_, '_, '_> {
         guard: Guard,
         anchor: Option<(StreamId, usize)>,
     ) -> Result<Vec<ValueId>> {
+        let (_, columns) = self.window_of(kind, slots, guard, anchor)?;
+        Ok(columns)
+    }
+
+    /// As [`Reduction::window`], with the algorithm; of totals there is one column a slot.
+    fn window_of(
+        &mut self,
+        kind: Kind,
+        slots: &Slots,
+        guard: Guard,
+        anchor: Option<(StreamId, usize)>,
+    ) -> Result<(Algorithm, Vec<ValueId>)> {
         let mut sources = Vec::new();
         let mut params = Vec::new();
         let mut loop_of = |this: &mut Self, backward: bool| -> Result<usize> {
@@ -513,7 +529,8 @@ impl Reduction<'_, '_, '_> {
             params = p;
             Ok(number)
         };
-        let forward = loop_of(self, false)?;
+        let first = loop_of(self, false)?;
+        let forward = first;
         let shape = slots_of(&self.reads.planner.loops[forward]);
         let panes = if kind == Kind::Fold || !shape.iter().all(|(_, ty)| ty.is_int()) {
             None
@@ -556,9 +573,14 @@ impl Reduction<'_, '_, '_> {
             what: self.what.clone(),
         };
         let steady = self.reads.found().ranges[self.range].is_steady() || panes.is_some();
-        let windows = &mut self.reads.found().windows;
-        windows.push(plan);
-        let window = windows.len() - 1;
+        let window = if let Some(known) = self.known(&plan) {
+            self.reads.planner.loops.truncate(first);
+            known
+        } else {
+            let windows = &mut self.reads.found().windows;
+            windows.push(plan);
+            windows.len() - 1
+        };
         let by = if steady || kind == Kind::Fold {
             By::Row
         } else {
@@ -579,7 +601,29 @@ impl Reduction<'_, '_, '_> {
                 columns.push(self.body.load(access));
             }
         }
-        Ok(columns)
+        Ok((algorithm, columns))
+    }
+
+    /// A window of the stage that computes the same already, by other names.
+    fn known(&mut self, plan: &WindowPlan) -> Option<usize> {
+        let loops = &self.reads.planner.loops;
+        let nameless = |number: usize| Loop {
+            name: String::new(),
+            ..loops[number].clone()
+        };
+        let contributions = nameless(plan.contributions());
+        let same = |window: &WindowPlan| {
+            let kind = std::mem::discriminant(&window.algorithm);
+            window.range == plan.range
+                && kind == std::mem::discriminant(&plan.algorithm)
+                && window.panes.is_some() == plan.panes.is_some()
+                && window.sources == plan.sources
+                && window.params == plan.params
+                && window.guard == plan.guard
+                && window.anchor == plan.anchor
+                && nameless(window.contributions()) == contributions
+        };
+        self.reads.windows().iter().position(same)
     }
 
     /// A combination of doubles in the pinned order.
@@ -630,12 +674,22 @@ impl Reduction<'_, '_, '_> {
             let columns = self.window(Kind::Fold, slots, guard, None)?;
             return Ok(self.body.binary(Binary::Add, columns[0], columns[1]));
         }
-        let columns = self.window(Kind::Prefix, slots, guard, None)?;
-        let found = &self.reads.found().windows;
-        match found.last().map(|window| window.algorithm) {
-            Some(Algorithm::Totals { .. }) => Ok(columns[0]),
+        let (algorithm, columns) = self.window_of(Kind::Prefix, slots, guard, None)?;
+        match algorithm {
+            Algorithm::Totals { .. } => Ok(columns[0]),
             _ => Ok(self.body.binary(Binary::Sub, columns[1], columns[0])),
         }
+    }
+
+    /// Whether the reduction has a window that sees its source trimmed to the events of a join, each of which contributes: then positions
+    /// are contributions.
+    fn is_trimmed(&self, agg: Agg, ty: Ty) -> bool {
+        let in_order = match agg {
+            Agg::Sum | Agg::Mean | Agg::Product => ty.is_float(),
+            Agg::Rms | Agg::CrestFactor => true,
+            _ => false,
+        };
+        in_order && self.reads.planner.gapless && self.is_counted() && self.all_events
     }
 
     /// How many contributions, and where there is one.
