@@ -384,9 +384,12 @@ mod tests {
             true,
             &mut scratch,
         );
-        // SAFETY: so many elements were written.
-        let values = unsafe { std::slice::from_raw_parts(view.values.cast::<i32>(), rows) };
-        assert_eq!((values[3], values[72], values[75]), (5, 5, 7));
+        let value = |row: usize| {
+            // SAFETY: an element that was written.
+            let bytes = unsafe { view.values.add(4 * row).cast::<[u8; 4]>().read() };
+            i32::from_le_bytes(bytes)
+        };
+        assert_eq!((value(3), value(72), value(75)), (5, 5, 7));
         let valid: Vec<usize> = (0..rows).filter(|i| bit(view.validity, *i)).collect();
         assert_eq!(valid, (3..73).chain([75]).collect::<Vec<_>>());
         let view = runs(
