@@ -51,7 +51,7 @@ impl Explained<'_> {
                         Some(s) => writeln!(out, "// {number}: {} with streaming stores", s.main)?,
                         None => match plan.stages.iter().find_map(|s| s.inside_of(number)) {
                             Some(of) => {
-                                writeln!(out, "// {number}: {of} for windows that lie inside")?
+                                writeln!(out, "// {number}: {of} for windows that lie inside")?;
                             }
                             None => writeln!(out, "// {number}\n{body}")?,
                         },

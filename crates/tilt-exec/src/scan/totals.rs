@@ -140,7 +140,7 @@ impl Totals {
         rows: Range<usize>,
         reads: Reads,
         first: usize,
-        carry: &mut Vec<u64>,
+        carry: &mut [u64],
     ) {
         let targets = self.targets(first);
         let (enters, leaves) = (self.steady.hi - 1, self.steady.lo - 1);
