@@ -140,22 +140,22 @@ impl BlockScans {
                 blocks.push((kept..block.end, block.end - 1));
                 kept = block.end;
             } else {
-                self.scan_suffixes(calls, std::mem::take(&mut blocks));
+                self.scan_suffixes(calls, &std::mem::take(&mut blocks));
                 kept = self.portion(calls, &block, kept);
             }
         }
-        self.scan_suffixes(calls, blocks);
+        self.scan_suffixes(calls, &blocks);
         self.kept = Some(kept);
     }
 
     /// Scans suffixes up to the ends of blocks that follow each other, each given with its last unit.
-    fn scan_suffixes(&mut self, calls: &Calls, blocks: Vec<(Range<usize>, usize)>) {
+    fn scan_suffixes(&mut self, calls: &Calls, blocks: &[(Range<usize>, usize)]) {
         let Some((_, last)) = blocks.last() else {
             return;
         };
         let targets: Vec<Target> = self.early.iter().map(Held::target).collect();
         let mut neutral = neutral_words(&self.slots);
-        calls.scan(self.backward, &blocks, &targets, &mut neutral);
+        calls.scan(self.backward, blocks, &targets, &mut neutral);
         self.early.iter_mut().for_each(|held| held.extend(last + 1));
         // Of the first block earlier units may be kept already; all others begin here.
         self.begin_block(blocks[0].0.start);
