@@ -1,11 +1,19 @@
 """tilt: a time-centric query compiler. Streams are functions of time, queries are functions of streams.
 
-:class:`Program` reads and prints the temporal IR (``docs/ir.md`` of the repository), :class:`Query` compiles and runs
-it on the sources of :mod:`tilt.sources`, :class:`Table` holds rows. :mod:`tilt.generate` makes data to try things on.
+>>> import tilt as tl
+>>> price = tl.stream({"t": [0, 4, 8, 12], "price": [1.0, 2.0, 6.0, 5.0]}, time="t", unit="s")["price"]
+>>> trend = (price["-5s":].mean() - price["-10s":].mean()).alias("trend")
+>>> trend.filter(trend > 0).collect().to_dict()
+{'t': [8, 12], 'trend': [1.0, 1.166666666666667]}
+
+:func:`stream` and :func:`scan_parquet` make a :class:`Stream` of rows, :meth:`Stream.collect` gives a :class:`Table`.
+:class:`Program` and :class:`Query` are what lies below: the temporal IR as text. :mod:`tilt.generate` makes data to try
+things on.
 """
 
 from tilt._native import __version__
 from tilt._versions import show_versions
+from tilt.config import Config
 from tilt.errors import (
     CompileError,
     FileError,
@@ -18,12 +26,50 @@ from tilt.errors import (
     TiltError,
     UnsortedError,
 )
+from tilt.expressions import Expr
+from tilt.functions import ceil, coalesce, col, cos, exp, floor, lit, log, recur, sin, sqrt, struct, tanh, when
+from tilt.inputs import scan_csv, scan_ipc, scan_json, scan_parquet, source, stream, table
 from tilt.program import Program
+from tilt.reducers import Reducer, reducer
+from tilt.reductions import (
+    all,  # noqa: A004
+    any,  # noqa: A004
+    arg_max,
+    arg_min,
+    crest_factor,
+    first,
+    integral,
+    kurtosis,
+    last,
+    len,  # noqa: A004
+    max,  # noqa: A004
+    mean,
+    median,
+    min,  # noqa: A004
+    mode,
+    n_unique,
+    product,
+    quantile,
+    rms,
+    skew,
+    slope,
+    std,
+    sum,  # noqa: A004
+    top_k,
+    twa,
+    var,
+    window_end,
+    window_start,
+)
 from tilt.run import Query
+from tilt.streams import Stream
 from tilt.table import Table
+from tilt.windows import Window, count, hopping, sliding, tumbling
 
 __all__ = [
     "CompileError",
+    "Config",
+    "Expr",
     "FileError",
     "InternalError",
     "LateDataError",
@@ -32,10 +78,67 @@ __all__ = [
     "Program",
     "Query",
     "QueryError",
+    "Reducer",
     "SchemaError",
+    "Stream",
     "Table",
     "TiltError",
     "UnsortedError",
+    "Window",
     "__version__",
+    "all",
+    "any",
+    "arg_max",
+    "arg_min",
+    "ceil",
+    "coalesce",
+    "col",
+    "cos",
+    "count",
+    "crest_factor",
+    "exp",
+    "first",
+    "floor",
+    "hopping",
+    "integral",
+    "kurtosis",
+    "last",
+    "len",
+    "lit",
+    "log",
+    "max",
+    "mean",
+    "median",
+    "min",
+    "mode",
+    "n_unique",
+    "product",
+    "quantile",
+    "recur",
+    "reducer",
+    "rms",
+    "scan_csv",
+    "scan_ipc",
+    "scan_json",
+    "scan_parquet",
     "show_versions",
+    "sin",
+    "skew",
+    "sliding",
+    "slope",
+    "source",
+    "sqrt",
+    "std",
+    "stream",
+    "struct",
+    "sum",
+    "table",
+    "tanh",
+    "top_k",
+    "tumbling",
+    "twa",
+    "var",
+    "when",
+    "window_end",
+    "window_start",
 ]

@@ -6,8 +6,10 @@ A source is a description: :func:`rows` has them in memory, :func:`files` names 
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
@@ -82,8 +84,16 @@ class Source(ABC):
         """Give the columns, as a table without rows."""
 
     @abstractmethod
+    def read(self) -> Table:
+        """Give all rows."""
+
     def input(self, value: str | None = None) -> _native.Input:
         """Give the rows to a run; for a scalar input those of column ``value``."""
+        return self._input(_native.Table.of(self.read()), value)
+
+    def same(self, other: Source) -> bool:
+        """Whether both are the same rows and become events in the same way."""
+        return self == other
 
     @property
     def schema(self) -> dict[str, str]:
@@ -157,11 +167,15 @@ class Rows(Source):
         """Give the columns, as a table without rows."""
         return self.table[:0]  # type: ignore[no-any-return]
 
-    def input(self, value: str | None = None) -> _native.Input:
-        """Give the rows to a run."""
-        return self._input(_native.Table.of(self.table), value)
+    def read(self) -> Table:
+        """Give all rows."""
+        return self.table
 
-    @property
+    def same(self, other: Source) -> bool:
+        """Whether both are the same rows, not only equal ones, and become events in the same way."""
+        return isinstance(other, Rows) and self.table is other.table and self.events == other.events
+
+    @cached_property
     def is_increasing(self) -> bool:
         """Whether every row is later than the one before it: looked up in the rows."""
         times = self.events.times
@@ -218,11 +232,14 @@ class Deferred(Source):
         """Give the columns, as a table without rows."""
         return self.columns
 
-    def input(self, value: str | None = None) -> _native.Input:
+    def read(self) -> Table:
         """Refuse: there are no rows."""
-        del value
-        message = "this source has no rows yet; bind(rows) gives it some"
+        message = "this source has no rows yet; bind(name=rows) gives it some"
         raise TypeError(message)
+
+    def same(self, other: Source) -> bool:
+        """Whether both are one: sources that look the same may get different rows."""
+        return self is other or (isinstance(other, Deferred) and self.columns is other.columns and self.events == other.events)
 
     def bind(self, data: object) -> Rows:
         """Give a source of rows that become events in the same way.
@@ -310,9 +327,17 @@ def deferred(schema: Mapping[str, str] | object, **events: Any) -> Deferred:  # 
     return Deferred(columns, Events(**events))
 
 
-def as_source(data: object) -> Source:
-    """Give a source as it is, and refuse rows that do not say how they become events."""
+def as_source(data: object, like: Source | None = None) -> Source:
+    """Give a source as it is, or rows as a source whose events are made as those of ``like``."""
     if isinstance(data, Source):
         return data
+    if like is not None:
+        return Rows(Table(data), like.events)
     message = f"{type(data).__name__} does not say which column has the times; use tilt.sources.rows(data, time=...)"
     raise TypeError(message)
+
+
+def replace(source: Source, **events: Any) -> Source:  # noqa: ANN401
+    """Give the same rows with some of the :class:`Events` changed."""
+    changed = dataclasses.replace(source.events, **events)
+    return dataclasses.replace(source, events=changed)  # type: ignore[type-var]

@@ -5,9 +5,9 @@
 //! |---|---|
 //! | `program.rs`, `query.rs` | programs; compiled queries, runs, explanations |
 //! | `stream.rs`, `stream/` | the builder: streams, windows, traced values |
-//! | `input.rs`, `declare.rs` | rows for an input of a query; the declaration that rows fit |
+//! | `input.rs`, `declare.rs`, `redeclare.rs` | rows for an input of a query; the declaration that rows fit; inputs declared otherwise |
 //! | `table.rs`, `column.rs`, `build.rs` | Arrow tables: Python objects in and out |
-//! | `files.rs` | scans and writing |
+//! | `files.rs`, `lookup.rs` | scans and writing; rows joined with a table |
 //! | `functions.rs`, `watch.rs` | Python functions in queries; runs that can be interrupted |
 //! | `errors.rs`, `guard.rs` | exceptions; panics |
 //! | `entropy.rs` | what wheels need of a newer glibc |
@@ -27,8 +27,10 @@ mod files;
 mod functions;
 mod guard;
 mod input;
+mod lookup;
 mod program;
 mod query;
+mod redeclare;
 mod stream;
 mod table;
 mod watch;
@@ -54,8 +56,10 @@ mod _native {
         declare::{declare, duration, increasing},
         files::{Scan, write},
         input::Input,
+        lookup::lookup,
         program::Program,
         query::Query,
+        redeclare::{events, redeclare},
         stream::{Reducer, Stream, Value, Window},
         table::Table,
     };

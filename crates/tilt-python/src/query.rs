@@ -21,6 +21,7 @@ use crate::{
     guard::guarded,
     input::Input,
     program::{Program, parse},
+    redeclare::pruned,
     table::Table,
     watch::watched,
 };

@@ -55,10 +55,11 @@ use tilt::{
 };
 
 use self::arguments::{
-    Columns, binary_op, checked, chosen, length, literal, operand, operands, parse_dtype, quoted,
-    texts, unary_op,
+    Columns, binary_op, chosen, length, literal, operand, operands, parse_dtype, quoted, texts,
+    unary_op,
 };
 pub(crate) use self::{
+    arguments::checked,
     reducer::{Reducer, Value},
     window::Window,
 };
@@ -66,7 +67,7 @@ use crate::guard::guarded;
 
 #[pyclass(frozen, module = "tilt._native", from_py_object)]
 #[derive(Clone)]
-pub(crate) struct Stream(build::Stream);
+pub(crate) struct Stream(pub(crate) build::Stream);
 
 #[pymethods]
 impl Stream {

@@ -65,7 +65,7 @@ impl Table {
         Ok(Self::new(schema, batches))
     }
 
-    fn find(&self, name: &str) -> PyResult<(usize, &Field)> {
+    pub(crate) fn find(&self, name: &str) -> PyResult<(usize, &Field)> {
         let mut found = self.schema.fields().iter().enumerate();
         let found = found.find(|(_, field)| field.name() == name);
         let names = || self.schema.fields().iter().map(|f| f.name().clone());
@@ -185,6 +185,22 @@ impl Table {
             length -= taken;
         }
         Self::new(Arc::clone(&self.schema), batches)
+    }
+
+    /// The same columns under other names, as many as there are.
+    fn renamed(&self, names: Vec<String>) -> PyResult<Self> {
+        let fields = self.schema.fields().iter().zip(names);
+        let fields: Vec<Field> = fields
+            .map(|(field, name)| field.as_ref().clone().with_name(name))
+            .collect();
+        let schema = Arc::new(Schema::new(fields));
+        let batches = self.batches.iter().map(|batch| {
+            let columns = batch.columns().to_vec();
+            RecordBatch::try_new(Arc::clone(&schema), columns)
+        });
+        let batches: Result<Vec<_>, ArrowError> = batches.collect();
+        let batches = batches.map_err(|error| FileError::new_err(error.to_string()))?;
+        Ok(Self::new(schema, batches))
     }
 
     fn select(&self, names: Vec<String>) -> PyResult<Self> {

@@ -134,6 +134,6 @@ pub(super) fn term(value: &Bound<'_, PyAny>) -> PyResult<Term> {
     }
 }
 
-pub(super) fn checked<T>(result: Result<T, BuildError>) -> PyResult<T> {
+pub(crate) fn checked<T>(result: Result<T, BuildError>) -> PyResult<T> {
     result.map_err(|error| build_error(&error))
 }

@@ -1,0 +1,380 @@
+"""What looks at one instant: operators and functions that streams, traced values and deferred expressions share."""
+
+from __future__ import annotations
+
+import datetime as dt
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tilt import _native
+
+    Scalar: TypeAlias = "bool | int | float | str | dt.datetime | dt.date | dt.timedelta | np.generic | None"
+    """A value that streams can have; ``None`` is the one that is missing."""
+
+Self = TypeVar("Self", bound="Pointwise")
+
+
+class Pointwise(ABC):
+    """Something with a value at every instant: its operators and functions make another.
+
+    Arithmetic and comparisons have no value where an operand has none. ``&`` and ``|`` know that false decides the
+    first and true the second. Not a number is a value.
+
+    >>> import tilt as tl
+    >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 4.0, None]}, time="t")["x"]
+    >>> ((x + 1) * 2).collect().to_dict()
+    {'t': [1, 2], 'x': [4.0, 10.0]}
+    >>> (x.sqrt() > 1.5).collect()["x"]
+    [False, True]
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _unary(self: Self, op: str) -> Self:
+        """Apply a function of one value."""
+
+    @abstractmethod
+    def _binary(self: Self, op: str, other: object, *, reversed: bool = False) -> Self:  # noqa: A002
+        """Apply an operator to this and another value; ``reversed`` puts the other one on the left."""
+
+    @abstractmethod
+    def cast(self: Self, dtype: str | type) -> Self:
+        """Give the values another type: ``"f64"``, ``"i32"``, ``"utf8"``, ``"timestamp(ns)"``, or ``float``, ``int``, ``bool``.
+
+        A value that does not fit becomes missing; floats become integers by dropping the fraction.
+        """
+
+    @abstractmethod
+    def is_null(self: Self) -> Self:
+        """Say at each event whether the value is missing.
+
+        It sees events at which this has no value but something beside it has.
+        """
+
+    def is_not_null(self: Self) -> Self:
+        """Say at each event whether there is a value."""
+        return ~self.is_null()
+
+    def __bool__(self) -> NoReturn:
+        message = (
+            f"a {type(self).__name__} has no truth value of its own: it differs from instant to instant; "
+            "use tl.when(condition).then(a).otherwise(b) for `if`, and `&`, `|`, `~` for `and`, `or`, `not`"
+        )
+        raise TypeError(message)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __add__(self: Self, other: object) -> Self:
+        return self._binary("+", other)
+
+    def __radd__(self: Self, other: object) -> Self:
+        return self._binary("+", other, reversed=True)
+
+    def __sub__(self: Self, other: object) -> Self:
+        return self._binary("-", other)
+
+    def __rsub__(self: Self, other: object) -> Self:
+        return self._binary("-", other, reversed=True)
+
+    def __mul__(self: Self, other: object) -> Self:
+        return self._binary("*", other)
+
+    def __rmul__(self: Self, other: object) -> Self:
+        return self._binary("*", other, reversed=True)
+
+    def __truediv__(self: Self, other: object) -> Self:
+        return self._binary("/", other)
+
+    def __rtruediv__(self: Self, other: object) -> Self:
+        return self._binary("/", other, reversed=True)
+
+    def __floordiv__(self: Self, other: object) -> Self:
+        return self._binary("//", other)
+
+    def __rfloordiv__(self: Self, other: object) -> Self:
+        return self._binary("//", other, reversed=True)
+
+    def __mod__(self: Self, other: object) -> Self:
+        return self._binary("%", other)
+
+    def __rmod__(self: Self, other: object) -> Self:
+        return self._binary("%", other, reversed=True)
+
+    def __pow__(self: Self, other: object) -> Self:
+        return self._binary("**", other)
+
+    def __rpow__(self: Self, other: object) -> Self:
+        return self._binary("**", other, reversed=True)
+
+    def __eq__(self: Self, other: object) -> Self:  # type: ignore[override]
+        return self._binary("==", other)
+
+    def __ne__(self: Self, other: object) -> Self:  # type: ignore[override]
+        return self._binary("!=", other)
+
+    def __lt__(self: Self, other: object) -> Self:
+        return self._binary("<", other)
+
+    def __le__(self: Self, other: object) -> Self:
+        return self._binary("<=", other)
+
+    def __gt__(self: Self, other: object) -> Self:
+        return self._binary(">", other)
+
+    def __ge__(self: Self, other: object) -> Self:
+        return self._binary(">=", other)
+
+    def __and__(self: Self, other: object) -> Self:
+        return self._binary("&", other)
+
+    def __rand__(self: Self, other: object) -> Self:
+        return self._binary("&", other, reversed=True)
+
+    def __or__(self: Self, other: object) -> Self:
+        return self._binary("|", other)
+
+    def __ror__(self: Self, other: object) -> Self:
+        return self._binary("|", other, reversed=True)
+
+    def __xor__(self: Self, other: object) -> Self:
+        return self._binary("^", other)
+
+    def __rxor__(self: Self, other: object) -> Self:
+        return self._binary("^", other, reversed=True)
+
+    def __invert__(self: Self) -> Self:
+        return self._unary("~")
+
+    def __neg__(self: Self) -> Self:
+        return self._unary("-")
+
+    def __pos__(self: Self) -> Self:
+        return self
+
+    def __abs__(self: Self) -> Self:
+        return self._unary("abs")
+
+    def abs(self: Self) -> Self:
+        """Give the absolute value."""
+        return self._unary("abs")
+
+    def sign(self: Self) -> Self:
+        """Give -1, 0 or 1."""
+        return self._unary("sign")
+
+    def sqrt(self: Self) -> Self:
+        """Give the square root."""
+        return self._unary("sqrt")
+
+    def cbrt(self: Self) -> Self:
+        """Give the cube root."""
+        return self._unary("cbrt")
+
+    def exp(self: Self) -> Self:
+        """Give e to the power of the value."""
+        return self._unary("exp")
+
+    def log(self: Self) -> Self:
+        """Give the natural logarithm."""
+        return self._unary("log")
+
+    def log2(self: Self) -> Self:
+        """Give the logarithm to base 2."""
+        return self._unary("log2")
+
+    def log10(self: Self) -> Self:
+        """Give the logarithm to base 10."""
+        return self._unary("log10")
+
+    def log1p(self: Self) -> Self:
+        """Give the natural logarithm of one plus the value."""
+        return self._unary("log1p")
+
+    def expm1(self: Self) -> Self:
+        """Give e to the power of the value, minus one."""
+        return self._unary("expm1")
+
+    def sin(self: Self) -> Self:
+        """Give the sine."""
+        return self._unary("sin")
+
+    def cos(self: Self) -> Self:
+        """Give the cosine."""
+        return self._unary("cos")
+
+    def tan(self: Self) -> Self:
+        """Give the tangent."""
+        return self._unary("tan")
+
+    def asin(self: Self) -> Self:
+        """Give the inverse sine."""
+        return self._unary("asin")
+
+    def acos(self: Self) -> Self:
+        """Give the inverse cosine."""
+        return self._unary("acos")
+
+    def atan(self: Self) -> Self:
+        """Give the inverse tangent."""
+        return self._unary("atan")
+
+    def sinh(self: Self) -> Self:
+        """Give the hyperbolic sine."""
+        return self._unary("sinh")
+
+    def cosh(self: Self) -> Self:
+        """Give the hyperbolic cosine."""
+        return self._unary("cosh")
+
+    def tanh(self: Self) -> Self:
+        """Give the hyperbolic tangent."""
+        return self._unary("tanh")
+
+    def floor(self: Self) -> Self:
+        """Round down."""
+        return self._unary("floor")
+
+    def ceil(self: Self) -> Self:
+        """Round up."""
+        return self._unary("ceil")
+
+    def trunc(self: Self) -> Self:
+        """Round towards zero."""
+        return self._unary("trunc")
+
+    def round(self: Self) -> Self:
+        """Round to the nearest integer, halves to the even one."""
+        return self._unary("round")
+
+    def is_nan(self: Self) -> Self:
+        """Say whether the value is not a number."""
+        return self._unary("is_nan")
+
+    def is_finite(self: Self) -> Self:
+        """Say whether the value is neither infinite nor not a number."""
+        return self._unary("is_finite")
+
+    def is_infinite(self: Self) -> Self:
+        """Say whether the value is infinite."""
+        return self._unary("is_infinite")
+
+    def atan2(self: Self, x: object) -> Self:
+        """Give the angle of the point ``(x, self)``."""
+        return self._binary("atan2", x)
+
+    def hypot(self: Self, other: object) -> Self:
+        """Give the length of the vector ``(self, other)``."""
+        return self._binary("hypot", other)
+
+    def min_with(self: Self, other: object) -> Self:
+        """Give the smaller of both values. The least of a window is ``x["-10s":].min()``."""
+        return self._binary("min", other)
+
+    def max_with(self: Self, other: object) -> Self:
+        """Give the larger of both values. The largest of a window is ``x["-10s":].max()``."""
+        return self._binary("max", other)
+
+    def year(self: Self) -> Self:
+        """Give the year of a timestamp, in UTC."""
+        return self._unary("year")
+
+    def month(self: Self) -> Self:
+        """Give the month of a timestamp, from 1."""
+        return self._unary("month")
+
+    def day(self: Self) -> Self:
+        """Give the day of the month, from 1."""
+        return self._unary("day")
+
+    def hour(self: Self) -> Self:
+        """Give the hour of a timestamp."""
+        return self._unary("hour")
+
+    def minute(self: Self) -> Self:
+        """Give the minute of a timestamp."""
+        return self._unary("minute")
+
+    def second(self: Self) -> Self:
+        """Give the second of a timestamp."""
+        return self._unary("second")
+
+    def millisecond(self: Self) -> Self:
+        """Give the millisecond within the second."""
+        return self._unary("millisecond")
+
+    def microsecond(self: Self) -> Self:
+        """Give the microsecond within the second."""
+        return self._unary("microsecond")
+
+    def nanosecond(self: Self) -> Self:
+        """Give the nanosecond within the second."""
+        return self._unary("nanosecond")
+
+    def weekday(self: Self) -> Self:
+        """Give the day of the week, Monday being 1."""
+        return self._unary("weekday")
+
+    def ordinal_day(self: Self) -> Self:
+        """Give the day of the year, from 1."""
+        return self._unary("ordinal_day")
+
+
+_MICROSECOND = dt.timedelta(microseconds=1)
+_TYPES = {float: "f64", int: "i64", bool: "bool", str: "utf8"}
+
+
+def dtype_text(dtype: str | type) -> str:
+    """Give the name of a type as the IR has it.
+
+    >>> from tilt.pointwise import dtype_text
+    >>> dtype_text(float), dtype_text("timestamp(ns)")
+    ('f64', 'timestamp(ns)')
+    """
+    if isinstance(dtype, str):
+        return dtype
+    if dtype not in _TYPES:
+        message = f"{dtype!r} is no type of streams; give float, int, bool, str or a name such as 'f32' or 'timestamp(us)'"
+        raise TypeError(message)
+    return _TYPES[dtype]
+
+
+def literal(value: object) -> _native._Literal:
+    """Give a constant as the native builder takes it.
+
+    >>> from datetime import timedelta
+    >>> from tilt.pointwise import literal
+    >>> literal(timedelta(seconds=1)), literal(1.5)
+    (('duration', 1000000, 'us'), 1.5)
+    """
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, dt.datetime):
+        zone = dt.timezone.utc if value.tzinfo else None
+        return "timestamp", (value - dt.datetime(1970, 1, 1, tzinfo=zone)) // _MICROSECOND, "us"
+    if isinstance(value, dt.date):
+        return "timestamp", (value - dt.date(1970, 1, 1)).days * 86_400, "s"
+    if isinstance(value, dt.timedelta):
+        return "duration", value // _MICROSECOND, "us"
+    if type(value).__module__ == "numpy":
+        return _numpy_literal(value)
+    message = (
+        f"{type(value).__name__} is neither a stream nor a value that streams can have: "
+        "bool, int, float, str, datetime, timedelta or None"
+    )
+    raise TypeError(message)
+
+
+def _numpy_literal(value: Any) -> _native._Literal:  # noqa: ANN401
+    kind = value.dtype.kind
+    if value.ndim == 0 and kind in "mM":
+        unit = "ns" if "[ns]" in value.dtype.str else "us"
+        ticks = int(value.astype(f"{kind}8[{unit}]").astype("i8"))
+        return ("timestamp" if kind == "M" else "duration"), ticks, unit
+    if value.ndim == 0 and kind in "biufU":
+        return value.item()  # type: ignore[no-any-return]
+    message = f"an array of {value.dtype} is no value; make it a stream with tl.stream(...)"
+    raise TypeError(message)

@@ -1,0 +1,698 @@
+"""Streams: queries under construction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast, final, overload
+
+from tilt import _native
+from tilt.durations import duration_text
+from tilt.expressions import Expr
+from tilt.keys import Keyed, declaration, joined
+from tilt.pointwise import Pointwise, dtype_text, literal
+from tilt.results import Runnable
+from tilt.windows import Window, WindowSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Literal
+
+    from tilt.durations import Duration
+    from tilt.sources import Source
+
+_SHOWN_LINES = 16
+
+
+@final
+class Stream(Keyed, Runnable, Pointwise):
+    """A function of time: a value, or none, at every instant. Lazy, immutable and picklable.
+
+    :func:`tilt.stream` and :func:`tilt.scan_parquet` make streams of rows; operators and methods make streams of streams.
+    Nothing is computed before :meth:`collect` or one of its companions is called, then all of it at once, compiled.
+
+    ``x["price"]`` is a column, ``x["-5s"]`` what was five seconds ago, ``x["-10s":]`` the window of the last ten seconds,
+    ``x["-1s":"+1s"]`` one around the instant. On periodic streams ``x[-1]`` is the sample before and ``x[-30:]`` are the
+    last thirty.
+
+    >>> import tilt as tl
+    >>> price = tl.stream({"t": [0, 4, 8, 12], "price": [1.0, 2.0, 6.0, 5.0]}, time="t", unit="s")["price"]
+    >>> trend = price["-5s":].mean() - price["-10s":].mean()
+    >>> trend.filter(trend > 0).collect().to_dict()
+    {'t': [8, 12], 'price': [1.0, 1.166666666666667]}
+    >>> trend.lookback, trend.lookahead
+    ('10s', '0s')
+    """
+
+    __slots__ = ("_columns", "_handle", "_name", "_sources")
+    _handle: _native.Stream
+    _name: str | None
+    """What users call it, if it is not a record: the name of the first stream that it was made of, or its alias."""
+    _sources: Mapping[str, Source]
+    _columns: Mapping[str, str] | None
+    """If this has an event for each row of its only source, computed from that row alone: which of its columns are which of the
+    source's."""
+
+    def __init__(self) -> None:
+        """Streams are made by functions such as :func:`tilt.stream`."""
+        message = "use tl.stream(rows, time=...), tl.scan_parquet(paths, time=...) or tl.source(name, schema=..., time=...)"
+        raise TypeError(message)
+
+    @classmethod
+    def _of(
+        cls,
+        handle: _native.Stream,
+        sources: Mapping[str, Source],
+        columns: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        stream = object.__new__(cls)
+        stream._handle = handle
+        stream._name = name
+        stream._sources = sources
+        stream._columns = columns
+        return stream
+
+    @classmethod
+    def _input(cls, name: str, source: Source) -> Stream:
+        handle = declaration(name, source)
+        return cls._of(handle, {name: source}, {column: column for column, _ in handle.schema})
+
+    def _made(
+        self, build: Callable[..., _native.Stream], *operands: object, columns: Mapping[str, str] | None = None
+    ) -> Stream:
+        """Apply a native operation to this stream and operands; all are given to it with inputs named apart.
+
+        ``columns`` are those of the result, if it has an event for each row when the operands do.
+        """
+        streams = [self, *(operand for operand in operands if isinstance(operand, Stream))]
+        handles, sources = joined(streams)
+        given = iter(handles[1:])
+        natives = [next(given) if isinstance(operand, Stream) else literal(operand) for operand in operands]
+        rowwise = len(sources) == 1 and all(stream._columns is not None for stream in streams)
+        handle = build(handles[0], *natives)
+        is_record = handle.dtype.startswith("{") or self._handle.dtype.startswith("{")
+        return self._of(handle, sources, columns if rowwise else None, None if is_record else self.name)
+
+    # What is known about it.
+
+    @property
+    def name(self) -> str:
+        """The name that its column has in a result: that of the first stream it was made of, unless :meth:`alias` gave another.
+
+        >>> import tilt as tl
+        >>> px = tl.stream({"t": [1], "px": [2.5]}, time="t")["px"]
+        >>> (px * 2).name, (100 - px.diff()).alias("rest").name
+        ('px', 'rest')
+        """
+        return self._name or self._handle.name
+
+    @property
+    def dtype(self) -> str:
+        """The type of its values, as the IR writes it.
+
+        >>> import tilt as tl
+        >>> tl.source("x", {"t": "timestamp(us)", "x": "f32"}, time="t")["x"].dtype
+        'f32'
+        """
+        return self._handle.dtype
+
+    @property
+    def schema(self) -> dict[str, str]:
+        """The columns with their types.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1], "px": [2.5], "sym": ["A"]}, time="t").schema
+        {'px': 'f64', 'sym': 'utf8'}
+        """
+        handle = self._handle
+        return dict(handle.schema) if handle.dtype.startswith("{") else {self.name: handle.dtype}
+
+    @property
+    def lookback(self) -> str:
+        """How far into the past the value at an instant depends on the inputs."""
+        return self._handle.lookback
+
+    @property
+    def lookahead(self) -> str:
+        """How far into the future the value at an instant depends on the inputs."""
+        return self._handle.lookahead
+
+    def assert_causal(self) -> Stream:
+        """Give the stream itself if nothing in it depends on the future.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.0, 2.0]}, time="t", unit="s")["x"]
+        >>> x["-2s":].mean().assert_causal().lookahead
+        '0s'
+
+        Raises
+        ------
+        LookaheadError
+            Naming the inputs that are read ahead, and by how much.
+
+        """
+        self._handle.assert_causal()
+        return self
+
+    def same_plan(self, other: Stream) -> bool:
+        """Whether both compute the same from the same sources, whatever their parts are called.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1], "x": [1.0]}, time="t")["x"]
+        >>> (x + 1).same_plan((x + 1).alias("y")), (x + 1).same_plan(x + 2)
+        (True, False)
+        """
+        (one, two), _ = joined([self, other])
+        return one.same(two)
+
+    def __getattr__(self, name: str) -> Stream:
+        """Find no such attribute; if it is the name of a column, say how to get that."""
+        if not name.startswith("_") and name in self.schema:
+            message = f"a Stream has no attribute {name!r}; its column is stream[{name!r}]"
+        else:
+            message = f"a Stream has no attribute {name!r}"
+        raise AttributeError(message)
+
+    # Columns.
+
+    @overload
+    def __getitem__(self, key: str | int) -> Stream: ...
+    @overload
+    def __getitem__(self, key: slice) -> Window: ...
+    def __getitem__(self, key: str | int | slice) -> Stream | Window:
+        if isinstance(key, slice):
+            return self._slice(key)
+        if isinstance(key, str):
+            return self._at_offset(key) if key[:1] in {"+", "-"} else self._field(key)
+        if isinstance(key, int) and not isinstance(key, bool):
+            return self._made(lambda own: own.sample(key))
+        if hasattr(key, "total_seconds") or type(key).__module__ == "numpy":
+            return self._at_offset(duration_text(key))
+        message = (
+            f"a stream is indexed by a column ('price'), an offset ('-5s'), a slice ('-10s':) or a number of samples, "
+            f"not by {type(key).__name__}; filter(condition) selects events"
+        )
+        raise TypeError(message)
+
+    def _field(self, name: str) -> Stream:
+        return self._made(lambda own: own.field(name), columns={}).alias(name)
+
+    def _at_offset(self, offset: str) -> Stream:
+        return self._made(lambda own: own.at_offset(offset))
+
+    def _slice(self, key: slice) -> Window:
+        if key.step is not None:
+            message = "a window has no step; window(tl.hopping(length, every=step)) has windows at a distance"
+            raise ValueError(message)
+        if isinstance(key.start, int) and not isinstance(key.start, bool):
+            if key.start >= 0 or key.stop not in {None, 0}:
+                message = f"samples are counted back from now: x[-30:] are the last thirty; not x[{key.start}:{key.stop}]"
+                raise ValueError(message)
+            return Window(self, lambda own: own.samples(-key.start), None, None)
+        lo = None if key.start is None else duration_text(key.start)
+        counted = lo is not None and lo.endswith("i")
+        hi = ("0i" if counted else 0) if key.stop is None else duration_text(key.stop)
+        return Window(self, lambda own: own.window(lo, hi), lo, hi)
+
+    def alias(self, name: str) -> Stream:
+        """Give the stream another name: the one of its column in results.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1], "x": [1.0]}, time="t")["x"]
+        >>> (x * 2).alias("double").collect().columns
+        ['t', 'double']
+        """
+        return self._of(self._handle, self._sources, self._columns, name)
+
+    def select(self, *columns: str | Stream | Expr, **named: object) -> Stream:
+        """Keep some columns, or compute some, in the order given.
+
+        >>> import tilt as tl
+        >>> trades = tl.stream({"t": [1, 2], "px": [10.0, 11.0], "qty": [1, 5]}, time="t")
+        >>> trades.select("qty", value=tl.col("px") * tl.col("qty")).collect().to_dict()
+        {'t': [1, 2], 'qty': [1, 5], 'value': [10.0, 55.0]}
+        """
+        computed = self._named([column for column in columns if not isinstance(column, str)], named)
+        names = [column if isinstance(column, str) else self._resolved(column).name for column in columns]
+        wide = self.with_columns(**computed) if computed else self
+        wanted = [*names, *named]
+        kept = wide._columns and {name: wide._columns[name] for name in wanted if name in wide._columns}
+        return wide._made(lambda own: own.select(wanted), columns=kept or {})
+
+    def drop(self, *names: str) -> Stream:
+        """Leave out some columns.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1], "px": [10.0], "qty": [1]}, time="t").drop("qty").schema
+        {'px': 'f64'}
+        """
+        kept = {name: column for name, column in (self._columns or {}).items() if name not in names}
+        return self._made(lambda own: own.drop(names), columns=kept)
+
+    def rename(self, names: Mapping[str, str]) -> Stream:
+        """Give columns other names.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1], "px": [10.0], "qty": [1]}, time="t").rename({"px": "price"}).schema
+        {'price': 'f64', 'qty': 'i64'}
+        """
+        kept = {names.get(name, name): column for name, column in (self._columns or {}).items()}
+        return self._made(lambda own: own.rename(list(names.items())), columns=kept)
+
+    def with_columns(self, *columns: Stream | Expr, **named: object) -> Stream:
+        """Add columns to each event, or replace them: streams by their names, or under the names of keywords.
+
+        Streams of any clock are looked up at the end of each event; no event is added or dropped.
+
+        >>> import tilt as tl
+        >>> trades = tl.stream({"t": [1, 2], "px": [10.0, 11.0], "qty": [1, 5]}, time="t")
+        >>> trades.with_columns(value=trades["px"] * trades["qty"], mean=tl.col("px").window(5).mean()).collect().to_pylist()
+        [{'t': 1, 'px': 10.0, 'qty': 1, 'value': 10.0, 'mean': 10.0}, {'t': 2, 'px': 11.0, 'qty': 5, 'value': 55.0, 'mean': 10.5}]
+        """
+        computed = self._named(columns, named)
+        kept = {name: column for name, column in (self._columns or {}).items() if name not in computed}
+        names = list(computed)
+        return self._made(
+            lambda own, *values: own.with_columns(list(zip(names, values, strict=True))),
+            *computed.values(),
+            columns=kept,
+        )
+
+    def _named(self, columns: Sequence[object], named: Mapping[str, object]) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for column in columns:
+            stream = self._resolved(column)
+            if not isinstance(stream, Stream):
+                message = f"give {column!r} a name: with_columns(name=...)"
+                raise TypeError(message)
+            result[stream.name] = stream
+        return result | {name: self._resolved(value) for name, value in named.items()}
+
+    def _resolved(self, value: object) -> Any:  # noqa: ANN401
+        """Give what a deferred expression is on this stream; refuse a window that was not reduced."""
+        if isinstance(value, Expr):
+            value = value.on(self)
+        if isinstance(value, Window):
+            message = "a window has no value before it is reduced; call mean(), sum(), last() ... on it"
+            raise TypeError(message)
+        return value
+
+    # Values.
+
+    def _unary(self, op: str) -> Stream:
+        return self._made(lambda own: own.unary(op), columns={})
+
+    def _binary(self, op: str, other: object, *, reversed: bool = False) -> Stream:  # noqa: A002
+        if isinstance(other, Expr):
+            return cast("Stream", Expr("_binary", self, op, other, reversed=reversed))
+        other = self._resolved(other)
+        return self._made(lambda own, operand: own.binary(op, operand, reversed), other, columns={})
+
+    def cast(self, dtype: str | type) -> Stream:
+        """Give the values another type; those that do not fit become missing.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.5, 300.0]}, time="t")["x"]
+        >>> x.cast("i8").collect().to_dict()
+        {'t': [1], 'x': [1]}
+        """
+        return self._made(lambda own: own.cast(dtype_text(dtype)), columns={})
+
+    def clip(self, lower_bound: object = None, upper_bound: object = None) -> Stream:
+        """Bound the values.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [-1.0, 0.5, 7.0]}, time="t")["x"]
+        >>> x.clip(0, 1).collect()["x"]
+        [0.0, 0.5, 1.0]
+        """
+        lo, hi = self._resolved(lower_bound), self._resolved(upper_bound)
+        return self._made(
+            lambda own, lo_, hi_: own.clip(lo_, hi_),
+            lo,
+            hi,
+            columns={},
+        )
+
+    def filter(self, condition: object) -> Stream:
+        """Keep the events at which a condition is true.
+
+        >>> import tilt as tl
+        >>> trades = tl.stream({"t": [1, 2], "px": [10.0, 11.0], "qty": [1, 5]}, time="t")
+        >>> trades.filter(trades["qty"] > 1).collect().to_pylist()
+        [{'t': 2, 'px': 11.0, 'qty': 5}]
+        """
+        return self._made(lambda own, value: own.filter(value), self._resolved(condition), columns=self._columns)
+
+    def is_null(self) -> Stream:
+        """Say at each event whether the value is missing.
+
+        >>> import tilt as tl
+        >>> rows = tl.stream({"t": [1, 2], "x": [1.0, None]}, time="t")
+        >>> rows.with_columns(gone=rows["x"].is_null()).collect()["gone"]
+        [False, True]
+        """
+        return self._made(lambda own: own.is_null(), columns={})
+
+    def fill_null(
+        self,
+        value: object = None,
+        *,
+        strategy: Literal["forward", "backward", "linear"] | None = None,
+        max_gap: Duration | None = None,
+    ) -> Stream:
+        """Fill in values where there are none: another stream's, a constant, or what is around the gap.
+
+        Gaps longer than ``max_gap`` stay. On a grid (:meth:`every`) the instants without an event are filled.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 5], "x": [1.0, 2.0, 5.0]}, time="t", period=1)["x"]
+        >>> x.every(1).fill_null(strategy="forward").collect().to_numpy()
+        {'t': array([1, 2, 3, 4, 5]), 'x': array([1., 2., 2., 2., 5.])}
+        """
+        gap = _length(max_gap)
+        if strategy is not None:
+            if value is not None:
+                message = "give a value or a strategy, not both"
+                raise TypeError(message)
+            return self._made(lambda own: own.fill_gaps(strategy, gap))
+        return self._made(lambda own, operand: own.fill_null(operand, gap), self._resolved(value), columns={} if gap is None else None)
+
+    # Time.
+
+    def shift(self, by: Duration) -> Stream:
+        """Move all events later by a length of time; a negative one moves them earlier. ``"3i"`` counts events.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.0, 2.0]}, time="t", unit="s")["x"]
+        >>> x.shift("10s").collect()["t"]
+        [11, 12]
+        """
+        length = _length(by)
+        return self._made(lambda own: own.shift(length))
+
+    def prev(self, n: int = 1) -> Stream:
+        """Give at each event the value of the n-th one before it.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 5, 6], "x": [1.0, 2.0, 4.0]}, time="t")["x"]
+        >>> x.prev().collect().to_dict()
+        {'t': [5, 6], 'x': [1.0, 2.0]}
+        """
+        return self._made(lambda own: own.prev(n))
+
+    def diff(self, n: int = 1) -> Stream:
+        """Give at each event the difference to the n-th one before it.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 5, 6], "x": [1.0, 2.0, 4.0]}, time="t")["x"]
+        >>> x.diff().collect().to_dict()
+        {'t': [5, 6], 'x': [1.0, 2.0]}
+        """
+        return self - self.prev(n)
+
+    def hold(self, max_age: Duration | None = None) -> Stream:
+        """Keep each value until the next event, at most for ``max_age``: points become a step function.
+
+        >>> import tilt as tl
+        >>> quotes = tl.stream({"t": [1, 4], "bid": [9.0, 9.5]}, time="t")["bid"]
+        >>> trades = tl.stream({"t": [3, 4, 9], "px": [9.1, 9.4, 9.6]}, time="t")["px"]
+        >>> (trades - quotes.hold(max_age=5)).round().collect().to_dict()
+        {'t': [3, 4], 'px': [0.0, -0.0]}
+        """
+        age = _length(max_age)
+        return self._made(lambda own: own.hold(age))
+
+    def time(self) -> Stream:
+        """Give the end of each event, which for a point is its time.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [7, 9], "x": [1.0, 2.0]}, time="t", unit="s")["x"]
+        >>> x.time().second().collect().to_dict()
+        {'t': [7, 9], 'x': [7, 9]}
+        """
+        return self._made(lambda own: own.time())
+
+    def start(self) -> Stream:
+        """Give the start of each event."""
+        return self._made(lambda own: own.start())
+
+    def at(self, other: Stream) -> Stream:
+        """Look at the value at the events of another stream.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 4], "x": [1.0, 2.0]}, time="t")["x"]
+        >>> marks = tl.stream({"t": [2, 5], "id": [1, 2]}, time="t")
+        >>> x.hold().at(marks).collect().to_dict()
+        {'t': [2, 5], 'x': [1.0, 2.0]}
+        """
+        return self._made(lambda own, clock: own.at(clock), other)
+
+    def every(self, period: Duration, offset: Duration | None = None) -> Stream:
+        """Look at the value at the points of a grid.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 4], "x": [1.0, 2.0]}, time="t")["x"]
+        >>> x.hold().every(2).collect().to_dict()
+        {'t': [2, 4], 'x': [1.0, 2.0]}
+        """
+        length, start = _length(period), _length(offset)
+        return self._made(lambda own: own.every(length, start))
+
+    def on_change(self) -> Stream:
+        """Give an event for each interval on which nothing that this is computed from changes."""
+        return self._made(lambda own: own.on_change())
+
+    def changes(self) -> Stream:
+        """Keep the events at which the value differs from the one before.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1, 1, 2]}, time="t")["x"]
+        >>> x.changes().collect().to_dict()
+        {'t': [1, 3], 'x': [1, 2]}
+        """
+        return self._made(lambda own: own.changes())
+
+    def held_for(self, duration: Duration) -> Stream:
+        """Say whether a condition has been true for that long without a break.
+
+        >>> import tilt as tl
+        >>> hot = tl.stream({"t": [0, 5, 10], "hot": [True, True, False]}, time="t", valid="until_next", unit="s")["hot"]
+        >>> hot.held_for("8s").collect().to_dict()
+        {'start': [7], 'end': [9], 'hot': [True]}
+        """
+        length = _length(duration)
+        return self._made(lambda own: own.held_for(length))
+
+    # Windows.
+
+    def window(
+        self,
+        spec: WindowSpec | Duration,
+        *,
+        closed: Literal["right", "left", "both", "none"] = "right",
+        min_samples: int = 1,
+        prevailing: bool = False,
+    ) -> Window:
+        """Give a window at each instant: the last ``spec`` of time, or one of :func:`tilt.tumbling` and its companions.
+
+        Parameters
+        ----------
+        spec
+            A length of time, or a kind of window.
+        closed
+            Which ends of the window belong to it; ``"left"`` leaves out the current instant.
+        min_samples
+            Windows with fewer events have no value.
+        prevailing
+            Whether the value from before the window counts as well, as in an as-of join.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2, closed="left").mean().collect().to_dict()
+        {'t': [2, 3], 'x': [1.0, 1.5]}
+        >>> x.window(tl.tumbling(2)).sum().collect().to_dict()
+        {'t': [2, 4], 'x': [3.0, 6.0]}
+
+        """
+        if isinstance(spec, WindowSpec):
+            window = spec.of(self)
+        else:
+            length = duration_text(spec)
+            if length[:1] in {"+", "-"}:
+                message = f"window() takes the length of the window, which is positive; x[{length!r}:] is another spelling"
+                raise ValueError(message)
+            lo = f"-{length}"
+            window = Window(self, lambda own: own.window(lo, "0i" if length.endswith("i") else 0), lo, 0)
+        return window._with(closed=closed, min_samples=min_samples, prevailing=prevailing)  # noqa: SLF001
+
+    def cum_sum(self) -> Stream:
+        """Give the sum of all events so far.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1, 2, 6]}, time="t")["x"]
+        >>> x.cum_sum().collect().to_dict()
+        {'t': [1, 2, 3], 'x': [1, 3, 9]}
+        """
+        return self[:].sum()
+
+    def cum_max(self) -> Stream:
+        """Give the largest value so far."""
+        return self[:].max()
+
+    def cum_min(self) -> Stream:
+        """Give the smallest value so far."""
+        return self[:].min()
+
+    def cum_count(self) -> Stream:
+        """Count the events so far."""
+        return self[:].len()
+
+    def cum_prod(self) -> Stream:
+        """Give the product of all values so far."""
+        return self[:].product()
+
+    def ewm(
+        self,
+        *,
+        alpha: float | None = None,
+        half_life: Duration | None = None,
+        span: float | None = None,
+        com: float | None = None,
+    ) -> Stream:
+        """Give the exponentially weighted mean of all events so far: by event, or with ``half_life`` by time.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.ewm(alpha=0.5).collect()
+        tilt.Table: 3 rows
+         t      x
+         Int64  Float64
+        ────────────────
+             1        1
+             2  1.66667
+             3  4.14286
+        """
+        if half_life is not None and alpha is span is com is None:
+            length = _length(half_life)
+            return self._made(lambda own: own.ewm_by_time(length))
+        return self._slice(slice(None, "0i")).ewm(alpha=alpha, span=span, com=com, half_life=half_life)
+
+    # Signals.
+
+    def interpolate(self, method: Literal["linear", "nearest"] = "linear", max_gap: Duration | None = None) -> Stream:
+        """Give a value at every instant between two events, from both.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [0, 4], "x": [1.0, 2.0]}, time="t")["x"]
+        >>> marks = tl.stream({"t": [1, 2], "id": [1, 2]}, time="t")
+        >>> x.interpolate("linear", max_gap=10).at(marks).collect().to_dict()
+        {'t': [1, 2], 'x': [1.25, 1.5]}
+        """
+        if max_gap is None:
+            message = "interpolate() looks ahead for the next event; say how far: max_gap='20ms'"
+            raise TypeError(message)
+        gap = _length(max_gap)
+        return self._made(lambda own: own.interpolate(method, gap))
+
+    def resample(
+        self,
+        period: Duration,
+        *,
+        method: Literal["hold", "linear", "nearest", "mean"] = "hold",
+        max_gap: Duration | None = None,
+    ) -> Stream:
+        """Give samples at a fixed distance.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [0, 4], "x": [1.0, 2.0]}, time="t")["x"]
+        >>> x.resample(2, method="linear", max_gap=4).collect().to_dict()
+        {'t': [0, 2, 4], 'x': [1.0, 1.5, 2.0]}
+        """
+        length, gap = _length(period), _length(max_gap)
+        return self._made(lambda own: own.resample(length, method, gap))
+
+    def lfilter(self, b: Sequence[float], a: Sequence[float] = (1.0,)) -> Stream:
+        """Filter samples by a rational transfer function, as :func:`scipy.signal.lfilter` does.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 0.0, 0.0]}, time="t", period=1)["x"]
+        >>> x.lfilter([1.0], [1.0, -0.5]).collect()
+        tilt.Table: 3 rows
+         t      x
+         Int64  Float64
+        ────────────────
+             1        1
+             2      0.5
+             3     0.25
+        """
+        return self._made(lambda own: own.lfilter([float(v) for v in b], [float(v) for v in a]))
+
+    def peaks(self, min_distance: Duration, threshold: object = None) -> Stream:
+        """Keep the local maxima that no larger value is near to, and that reach a threshold.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3, 4], "x": [1.0, 5.0, 2.0, 3.0]}, time="t", period=1)["x"]
+        >>> x.peaks(2).collect()
+        tilt.Table: 1 row
+         t      x
+         Int64  Float64
+        ────────────────
+             2        5
+        """
+        length = _length(min_distance)
+        return self._made(lambda own, level: own.peaks(length, level), self._resolved(threshold))
+
+    # Joins.
+
+    def join_asof(
+        self,
+        other: Stream,
+        *,
+        strategy: Literal["backward", "forward", "nearest"] = "backward",
+        tolerance: Duration | None = None,
+        suffix: str = "_right",
+    ) -> Stream:
+        """Add to each event the columns of the last event of another stream, or of the next or the nearest one.
+
+        Streams with keys are joined key by key.
+
+        >>> import tilt as tl
+        >>> quotes = tl.stream({"t": [1, 4], "bid": [9.0, 9.5]}, time="t")
+        >>> trades = tl.stream({"t": [3, 4, 9], "px": [9.1, 9.4, 9.6]}, time="t")
+        >>> trades.join_asof(quotes, tolerance=3).collect().to_dict()
+        {'t': [3, 4, 9], 'px': [9.1, 9.4, 9.6], 'bid': [9.0, 9.5, None]}
+        """
+        within = _length(tolerance)
+        return self._made(lambda own, right: own.join_asof(right, strategy, within, suffix), other)
+
+    def join(self, other: Stream, *, suffix: str = "_right") -> Stream:
+        """Pair events of both streams that are active at the same time, for as long as both are.
+
+        >>> import tilt as tl
+        >>> a = tl.stream({"s": [0, 5], "e": [4, 9], "a": [1, 2]}, valid=("s", "e"))
+        >>> b = tl.stream({"s": [2], "e": [7], "b": [10]}, valid=("s", "e"))
+        >>> a.join(b).collect().to_dict()
+        {'s': [2, 5], 'e': [4, 7], 'a': [1, 2], 'b': [10, 10]}
+        """
+        return self._made(lambda own, right: own.join_overlap(right, suffix), other)
+
+    def __repr__(self) -> str:
+        lines = [line.strip() for line in self._handle.text().splitlines()[1:-1]]
+        shown = [line for line in lines if line and not line.startswith("output")]
+        if len(shown) > _SHOWN_LINES:
+            shown = [*shown[: _SHOWN_LINES // 2], "…", *shown[-_SHOWN_LINES // 2 :]]
+        return "\n  ".join([f"<tilt.Stream {self.name}: {self.dtype}", *shown]) + ">"
+
+    def __reduce__(self) -> tuple[Callable[..., Stream], tuple[Any, ...]]:
+        return _restored, (self._handle.text(), dict(self._sources), self._columns, self._name)
+
+
+def _restored(
+    text: str, sources: Mapping[str, Source], columns: Mapping[str, str] | None, name: str | None
+) -> Stream:
+    return Stream._of(_native.Stream.from_text(text), sources, columns, name)  # noqa: SLF001
+
+
+def _length(value: Duration | None) -> Any:  # noqa: ANN401
+    """Give a length of time as the native builder takes it: ticks as integers, all else as text."""
+    return value if value is None or (isinstance(value, int) and not isinstance(value, bool)) else duration_text(value)

@@ -1,0 +1,343 @@
+"""Windows: the events around an instant, to be reduced to a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+from tilt.durations import duration_text
+from tilt.expressions import Expr
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Literal
+
+    from tilt import _native
+    from tilt.durations import Duration
+    from tilt.reducers import Reducer
+    from tilt.streams import Stream
+
+
+@final
+class Window:
+    """The events of a stream around each instant, such as ``x["-10s":]``; a reduction makes a stream of it.
+
+    Without events in a window there is no value, for ``len`` neither. Unless a kind of window says when, a reduction has a
+    value at every instant: on its own it is looked at the events of the stream, and combined with other streams at theirs.
+
+    >>> import tilt as tl
+    >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+    >>> x.window(2).mean().collect().to_dict()
+    {'t': [1, 2, 3], 'x': [1.0, 1.5, 4.0]}
+    """
+
+    __slots__ = ("_build", "_hi", "_lo", "_stream")
+    _stream: Stream
+    _build: Callable[[_native.Stream], _native.Window]
+    _lo: str | int | None
+    _hi: str | int | None
+
+    def __init__(
+        self,
+        stream: Stream,
+        build: Callable[[_native.Stream], _native.Window],
+        lo: str | int | None,
+        hi: str | int | None,
+    ) -> None:
+        """Windows are made by slicing a stream, or by :meth:`tilt.Stream.window`."""
+        self._stream = stream
+        self._build = build
+        self._lo = lo
+        self._hi = hi
+
+    @property
+    def stream(self) -> Stream:
+        """The stream whose events are in the window."""
+        return self._stream
+
+    def _then(self, change: Callable[[_native.Window], _native.Window]) -> Window:
+        build = self._build
+        return Window(self._stream, lambda own: change(build(own)), self._lo, self._hi)
+
+    def _with(self, *, closed: str = "right", min_samples: int = 1, prevailing: bool = False) -> Window:
+        window = self
+        if closed != "right":
+            window = window._then(lambda own: own.closed(closed))
+        if min_samples != 1:
+            window = window._then(lambda own: own.min_samples(min_samples))
+        return window._then(lambda own: own.prevailing()) if prevailing else window
+
+    def _reduced(self, reduction: str, *params: object) -> Stream:
+        return self._stream._made(lambda own: self._build(own).reduce(reduction, *params))  # noqa: SLF001
+
+    def __getitem__(self, column: str) -> Window:
+        """Give the window of a column."""
+        return self.map(lambda event: event[column])
+
+    def map(self, function: Callable[[Stream], Stream]) -> Window:
+        """Give each event of the window another value: the function is called once, with the stream.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).map(lambda v: v * v).sum().collect().to_dict()
+        {'t': [1, 2, 3], 'x': [1.0, 5.0, 40.0]}
+        """
+        sources: dict[str, Any] = {}
+
+        def traced(event: _native.Stream) -> _native.Stream:
+            result = function(type(self._stream)._of(event, self._stream._sources))  # noqa: SLF001
+            sources.update(result._sources)  # noqa: SLF001
+            return result._handle  # noqa: SLF001
+
+        return self._then(lambda own: own.map(traced))
+
+    def mean(self) -> Stream:
+        """Give the mean of the values."""
+        return self._reduced("mean")
+
+    def sum(self) -> Stream:
+        """Give the sum of the values."""
+        return self._reduced("sum")
+
+    def min(self) -> Stream:
+        """Give the least value."""
+        return self._reduced("min")
+
+    def max(self) -> Stream:
+        """Give the largest value."""
+        return self._reduced("max")
+
+    def std(self, ddof: int = 1) -> Stream:
+        """Give the standard deviation."""
+        return self._reduced("std", ddof)
+
+    def var(self, ddof: int = 1) -> Stream:
+        """Give the variance."""
+        return self._reduced("var", ddof)
+
+    def skew(self, *, bias: bool = True) -> Stream:
+        """Give the skewness, as :func:`scipy.stats.skew` does."""
+        return self._reduced("skew", bias)
+
+    def kurtosis(self, *, fisher: bool = True, bias: bool = True) -> Stream:
+        """Give the kurtosis, as :func:`scipy.stats.kurtosis` does: of a normal distribution 0, or 3 if not ``fisher``."""
+        return self._reduced("kurtosis", fisher, bias)
+
+    def median(self) -> Stream:
+        """Give the median."""
+        return self._reduced("median")
+
+    def quantile(
+        self, q: float, method: Literal["linear", "lower", "higher", "nearest", "midpoint"] = "linear"
+    ) -> Stream:
+        """Give a quantile."""
+        return self._reduced("quantile", q, method)
+
+    def first(self) -> Stream:
+        """Give the earliest value."""
+        return self._reduced("first")
+
+    def last(self) -> Stream:
+        """Give the latest value."""
+        return self._reduced("last")
+
+    def len(self) -> Stream:
+        """Count the events."""
+        return self._reduced("len")
+
+    def rms(self) -> Stream:
+        """Give the root of the mean square."""
+        return self._reduced("rms")
+
+    def crest_factor(self) -> Stream:
+        """Give the largest absolute value over the root of the mean square."""
+        return self._reduced("crest_factor")
+
+    def product(self) -> Stream:
+        """Give the product of the values."""
+        return self._reduced("product")
+
+    def any(self) -> Stream:
+        """Say whether a condition is true at one event at least."""
+        return self._reduced("any")
+
+    def all(self) -> Stream:
+        """Say whether a condition is true at all events."""
+        return self._reduced("all")
+
+    def mode(self) -> Stream:
+        """Give the most frequent value, of several the one that came first."""
+        return self._reduced("mode")
+
+    def n_unique(self) -> Stream:
+        """Count the different values."""
+        return self._reduced("n_unique")
+
+    def arg_min(self) -> Stream:
+        """Give the time of the least value."""
+        return self._reduced("arg_min")
+
+    def arg_max(self) -> Stream:
+        """Give the time of the largest value."""
+        return self._reduced("arg_max")
+
+    def collect(self) -> Stream:
+        """Give a list of the values."""
+        return self._reduced("collect")
+
+    def top_k(self, k: int) -> Stream:
+        """Give a list of the largest values, the largest first."""
+        return self._reduced("top_k", k)
+
+    def twa(self) -> Stream:
+        """Give the mean of the values, weighted by how long they were valid: see :meth:`tilt.Stream.hold`."""
+        return self._reduced("twa")
+
+    def integral(self, unit: Duration | None = None) -> Stream:
+        """Give the sum of values times how long they were valid, counted in ticks or in ``unit``."""
+        return self._reduced("integral", None if unit is None else duration_text(unit))
+
+    def slope(self) -> Stream:
+        """Give the slope of the line through the values by least squares, per tick."""
+        return self._reduced("slope")
+
+    def ewm(
+        self,
+        *,
+        alpha: float | None = None,
+        half_life: Duration | None = None,
+        span: float | None = None,
+        com: float | None = None,
+    ) -> Stream:
+        """Give the exponentially weighted mean: by event (``alpha``, ``span`` or ``com``), or with ``half_life`` by time."""
+        given = [name for name, value in (("alpha", alpha), ("half_life", half_life), ("span", span), ("com", com)) if value is not None]
+        if len(given) != 1:
+            message = f"ewm() takes one of alpha, half_life, span and com, not {' and '.join(given) or 'none'}"
+            raise TypeError(message)
+        if half_life is not None:
+            return self._reduced("ewm_by_time", duration_text(half_life))
+        weight = alpha if alpha is not None else 2 / (span + 1) if span is not None else 1 / (1 + (com or 0.0))
+        return self._reduced("ewm", float(weight))
+
+    def reduce(self, reducer: Reducer) -> Stream:
+        """Reduce by functions of your own: see :func:`tilt.reducer`."""
+        return self._stream._made(  # noqa: SLF001
+            lambda own: self._build(own).reduce_with(reducer._traced(own.dtype, own.unit))  # noqa: SLF001
+        )
+
+    def agg(self, **named: Expr | Stream) -> Stream:
+        """Give a record of several reductions, where the window is not empty.
+
+        >>> import tilt as tl
+        >>> trades = tl.stream({"t": [1, 2, 3], "px": [10.0, 11.0, 9.0], "qty": [1, 5, 2]}, time="t")
+        >>> bars = trades.window(tl.tumbling(2)).agg(
+        ...     high=tl.col("px").max(),
+        ...     vwap=(tl.col("px") * tl.col("qty")).sum() / tl.col("qty").sum(),
+        ...     n=tl.len(),
+        ... )
+        >>> bars.collect().to_pylist()
+        [{'t': 2, 'high': 11.0, 'vwap': 10.833333333333334, 'n': 2}, {'t': 4, 'high': 9.0, 'vwap': 9.0, 'n': 1}]
+        """
+        names = list(named)
+        columns = [value.over(self) if isinstance(value, Expr) else value for value in named.values()]
+        return self._stream._made(  # noqa: SLF001
+            lambda own, *values: self._build(own).agg(list(zip(names, values, strict=True))), *columns
+        )
+
+    def start(self) -> Stream:
+        """Give the start of the window."""
+        return self._edge(self._lo)
+
+    def end(self) -> Stream:
+        """Give the end of the window."""
+        return self._edge(self._hi)
+
+    def _edge(self, offset: str | int | None) -> Stream:
+        from tilt.durations import duration_ticks  # noqa: PLC0415
+
+        if offset is None or str(offset).endswith("i"):
+            message = "only windows of a length of time have a start and an end"
+            raise TypeError(message)
+        unit = self._stream._handle.unit  # noqa: SLF001
+        ticks = duration_ticks(offset, unit)
+        added = ticks if unit == "tick" else ("duration", ticks, unit)
+        return self.len().time()._made(lambda own: own.binary("+", added)) if ticks else self.len().time()  # noqa: SLF001
+
+    def __bool__(self) -> bool:
+        message = "a window has no truth value; reduce it to a stream first"
+        raise TypeError(message)
+
+    def __repr__(self) -> str:
+        return f"<tilt.Window of {self._stream!r}>"
+
+
+@dataclass(frozen=True)
+class WindowSpec:
+    """A kind of window: made by :func:`tumbling`, :func:`hopping`, :func:`sliding` or :func:`count`."""
+
+    length: str
+    every: str | None = None
+    offset: str | None = None
+    step: int | None = None
+
+    def of(self, stream: Stream) -> Window:
+        """Give the window of a stream."""
+        counted = self.length.endswith("i")
+        lo, hi = f"-{self.length}", "0i" if counted else "0"
+        every, offset, step = self.every, self.offset, self.step
+
+        def build(own: _native.Stream) -> _native.Window:
+            window = own.window(lo, hi if counted else 0)
+            if every is not None:
+                window = window.every(every, offset)
+            return window if step is None else window.each_nth(step)
+
+        return Window(stream, build, lo, hi)
+
+
+def tumbling(length: Duration, *, offset: Duration | None = None) -> WindowSpec:
+    """Windows side by side: one ends at each multiple of their length, counted from ``offset``.
+
+    The value of a window is valid for all of it.
+
+    >>> import tilt as tl
+    >>> x = tl.stream({"t": [1, 2, 3, 4], "x": [1.0, 2.0, 6.0, 7.0]}, time="t")["x"]
+    >>> (x - x.window(tl.tumbling(2)).mean()).collect().to_dict()
+    {'t': [1, 2, 3, 4], 'x': [-0.5, 0.5, -0.5, 0.5]}
+    """
+    return hopping(length, every=length, offset=offset)
+
+
+def hopping(length: Duration, *, every: Duration, offset: Duration | None = None) -> WindowSpec:
+    """Windows of one length, one of which ends at each multiple of ``every``.
+
+    >>> import tilt as tl
+    >>> x = tl.stream({"t": [1, 2, 3, 4], "x": [1.0, 2.0, 6.0, 7.0]}, time="t")["x"]
+    >>> x.window(tl.hopping(4, every=2)).sum().collect().to_dict()
+    {'t': [2, 4, 6], 'x': [3.0, 16.0, 13.0]}
+    """
+    return WindowSpec(duration_text(length), duration_text(every), None if offset is None else duration_text(offset))
+
+
+def sliding(length: Duration) -> WindowSpec:
+    """The last ``length`` of time at every instant: what ``x["-10s":]`` is.
+
+    >>> import tilt as tl
+    >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+    >>> x.window(tl.sliding(2)).max().collect().to_dict()
+    {'t': [1, 2, 3], 'x': [1.0, 2.0, 6.0]}
+    """
+    return WindowSpec(duration_text(length))
+
+
+def count(n: int, *, every: int | None = None) -> WindowSpec:
+    """The last ``n`` events, at each event or at each ``every``-th.
+
+    >>> import tilt as tl
+    >>> x = tl.stream({"t": [1, 5, 6, 9], "x": [1.0, 2.0, 6.0, 7.0]}, time="t")["x"]
+    >>> x.window(tl.count(2)).sum().collect().to_dict()
+    {'t': [1, 5, 6, 9], 'x': [1.0, 3.0, 8.0, 13.0]}
+    >>> x.window(tl.count(2, every=2)).sum().collect().to_dict()
+    {'t': [5, 9], 'x': [3.0, 13.0]}
+    """
+    return WindowSpec(f"{n}i", step=every)
