@@ -64,7 +64,7 @@ from tilt.reductions import (
 from tilt.run import Query
 from tilt.streams import Stream
 from tilt.table import Table
-from tilt.windows import Window, count, hopping, sliding, tumbling
+from tilt.windows import Window, calendar, count, hopping, session, sliding, tumbling
 
 __all__ = [
     "CompileError",
@@ -90,6 +90,7 @@ __all__ = [
     "any",
     "arg_max",
     "arg_min",
+    "calendar",
     "ceil",
     "coalesce",
     "col",
@@ -121,6 +122,7 @@ __all__ = [
     "scan_ipc",
     "scan_json",
     "scan_parquet",
+    "session",
     "show_versions",
     "sin",
     "skew",
