@@ -178,9 +178,8 @@ impl<'c> Calls<'c> {
         }
         let bytes = access.ty.bytes();
         match (sink, self.next) {
-            (Sink::Scan { backward: true, .. }, _) => {
-                (view.values.wrapping_sub(AHEAD), bytes as u64)
-            }
+            // What is scanned backward has been read before.
+            (Sink::Scan { backward: true, .. }, _) => (nothing_ahead(), 0),
             (Sink::Scan { .. }, Some(Next { row, first })) => {
                 let step = bytes - left(bytes);
                 let next = view.values.wrapping_add(row * bytes);
