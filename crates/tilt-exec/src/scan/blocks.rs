@@ -141,7 +141,7 @@ impl BlockScans {
                 kept = block.end;
             } else {
                 self.scan_suffixes(calls, &std::mem::take(&mut blocks));
-                kept = self.portion(calls, &block, kept);
+                kept = self.portion(&calls.far(), &block, kept);
             }
         }
         self.scan_suffixes(calls, &blocks);

@@ -31,6 +31,8 @@ pub(super) struct Calls<'c> {
     anchor: Option<&'c Leaf>,
     /// What scans of the chunk ask memory for.
     next: Option<Next>,
+    /// What is scanned backward has left the caches.
+    far: bool,
 }
 
 /// Rows of a loop: where the next chunk begins, and where this one does.
@@ -62,6 +64,7 @@ impl<'c> Calls<'c> {
             params,
             anchor: plan.anchor.map(|(stream, leaf)| &all[&stream].leaves[leaf]),
             next: None,
+            far: false,
         }
     }
 
@@ -71,6 +74,11 @@ impl<'c> Calls<'c> {
             next: Some(next),
             ..*self
         }
+    }
+
+    /// The same calls, for scans backward of what has left the caches.
+    pub(super) fn far(&self) -> Self {
+        Self { far: true, ..*self }
     }
 
     /// Scans ranges of units, each with the unit that its anchor is taken from.
@@ -178,9 +186,11 @@ impl<'c> Calls<'c> {
         }
         let bytes = access.ty.bytes();
         match (sink, self.next) {
-            (Sink::Scan { backward: true, .. }, _) => {
+            (Sink::Scan { backward: true, .. }, _) if self.far => {
                 (view.values.wrapping_sub(AHEAD), bytes as u64)
             }
+            // What is scanned backward has just been read forward.
+            (Sink::Scan { backward: true, .. }, _) => (nothing_ahead(), 0),
             (Sink::Scan { .. }, Some(Next { row, first })) => {
                 let step = bytes - left(bytes);
                 let next = view.values.wrapping_add(row * bytes);
