@@ -301,8 +301,7 @@ class EventWindow(Window):
         return self._moved(self.len().time(), self._after)
 
     def _moved(self, edge: Stream, ticks: int) -> Stream:
-        unit = self._stream._handle.unit  # noqa: SLF001
-        added = ticks if unit == "tick" else ("duration", ticks, unit)
+        added = ("duration", ticks, self._stream._handle.unit)  # noqa: SLF001
         return edge._made(lambda own: own.binary("+", added)) if ticks else edge  # noqa: SLF001
 
 
