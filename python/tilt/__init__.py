@@ -29,7 +29,9 @@ from tilt.errors import (
 from tilt.expressions import Expr
 from tilt.functions import ceil, coalesce, col, cos, exp, floor, lit, log, recur, sin, sqrt, struct, tanh, when
 from tilt.inputs import scan_csv, scan_ipc, scan_json, scan_parquet, source, stream, table
+from tilt.plots import plot
 from tilt.program import Program
+from tilt.queries import query
 from tilt.reducers import Reducer, reducer
 from tilt.reductions import (
     all,  # noqa: A004
@@ -113,8 +115,10 @@ __all__ = [
     "min",
     "mode",
     "n_unique",
+    "plot",
     "product",
     "quantile",
+    "query",
     "recur",
     "reducer",
     "rms",

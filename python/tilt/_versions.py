@@ -1,8 +1,5 @@
 """What to send along with a bug report."""
 
-import platform
-from importlib.metadata import PackageNotFoundError, version
-
 from tilt import _native
 
 
@@ -13,6 +10,9 @@ def show_versions() -> None:
     >>> tl.show_versions()  # doctest: +ELLIPSIS
     tilt ...
     """
+    import platform  # noqa: PLC0415
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
+
     lines = {
         "tilt": f"{_native.__version__} ({_native.BUILD})",
         "python": f"{platform.python_version()} ({platform.python_implementation()})",

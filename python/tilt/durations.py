@@ -40,6 +40,24 @@ def duration_text(value: Duration) -> str:
     raise TypeError(message)
 
 
+def length(value: Duration) -> str | int:
+    """Give a length of time as the native builder takes it: ticks as integers, all else as text.
+
+    >>> length(7), length("1h")
+    (7, '1h')
+    """
+    return value if isinstance(value, int) and not isinstance(value, bool) else duration_text(value)
+
+
+def negated(value: str | int) -> str | int:
+    """Give the length in the other direction.
+
+    >>> negated(7), negated("1h")
+    (-7, '-1h')
+    """
+    return -value if isinstance(value, int) else f"-{value}"
+
+
 def duration_ticks(value: Duration, unit: str) -> int:
     """Count the ticks of a length of time.
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 class TiltError(Exception):
     """The root of every exception that tilt raises on purpose.
@@ -32,6 +37,27 @@ class TiltError(Exception):
         if hint is None and "; " in message:
             hint = message.rsplit("; ", 1)[1]
         self.hint = hint
+
+
+_OTHERS = {"avg": "mean", "average": "mean", "count": "len", "size": "len", "stddev": "std", "where": "filter"}
+"""What other libraries call things."""
+
+
+def suggestion(name: str, names: Iterable[str]) -> str:
+    """Ask whether a similar name was meant, if there is one.
+
+    >>> from tilt.errors import suggestion
+    >>> suggestion("prize", ["price", "size"]), suggestion("avg", ["mean"])
+    (', did you mean `price`?', ', did you mean `mean`?')
+    """
+    known = [other for other in names if not other.startswith("_")]
+    other = _OTHERS.get(name)
+    if other in known:
+        return f", did you mean `{other}`?"
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    close = get_close_matches(name, known, 1)
+    return f", did you mean `{close[0]}`?" if close else ""
 
 
 class QueryError(TiltError):

@@ -12,10 +12,39 @@ if TYPE_CHECKING:
     from tilt.streams import Stream
     from tilt.windows import Window
 
-REDUCTIONS = frozenset({
-    "all", "any", "arg_max", "arg_min", "collect", "crest_factor", "ewm", "first", "integral", "kurtosis", "last", "len", "max", "mean",
-    "median", "min", "mode", "n_unique", "product", "quantile", "reduce", "rms", "skew", "slope", "std", "sum", "top_k", "twa", "var",
-})  # fmt: skip
+REDUCTIONS = frozenset(
+    [
+        "all",
+        "any",
+        "arg_max",
+        "arg_min",
+        "collect",
+        "crest_factor",
+        "ewm",
+        "first",
+        "integral",
+        "kurtosis",
+        "last",
+        "len",
+        "max",
+        "mean",
+        "median",
+        "min",
+        "mode",
+        "n_unique",
+        "product",
+        "quantile",
+        "reduce",
+        "rms",
+        "skew",
+        "slope",
+        "std",
+        "sum",
+        "top_k",
+        "twa",
+        "var",
+    ]
+)
 """What can be asked of a window."""
 
 
@@ -23,7 +52,8 @@ REDUCTIONS = frozenset({
 class Expr(Pointwise):
     """What to do with a stream that is given later, by ``filter``, ``with_columns``, ``select`` or ``agg``.
 
-    :func:`tilt.col` makes one. Everything that a :class:`tilt.Stream` can do is recorded, and done when the stream is there.
+    :func:`tilt.col` makes one. Everything that a :class:`tilt.Stream` can do is recorded, and done when the stream is
+    there.
 
     >>> import tilt as tl
     >>> trades = tl.stream({"t": [1, 2, 3], "px": [10.0, 11.0, 12.0], "qty": [1, 5, 2]}, time="t")
@@ -120,7 +150,9 @@ class Expr(Pointwise):
                 message = "a reduction such as tl.max() stands for one of a window; use it in window(...).agg(...)"
                 raise TypeError(message)
             return stream[self._args[0]]
-        return self._called([_on(arg, stream) for arg in self._args], {k: _on(v, stream) for k, v in self._kwargs.items()})
+        return self._called(
+            [_on(arg, stream) for arg in self._args], {k: _on(v, stream) for k, v in self._kwargs.items()}
+        )
 
     def over(self, window: Window) -> Any:  # noqa: ANN401
         """Do what was recorded: reductions are those of a window, of what stands before them for each of its events."""
@@ -133,11 +165,13 @@ class Expr(Pointwise):
         if isinstance(self._function, str) and isinstance(subject, Expr) and self._function in REDUCTIONS:
             reduced = window if subject._is_window else window.map(subject.on)
             return getattr(reduced, self._function)(*self._args[1:], **self._kwargs)
-        return self._called([_over(arg, window) for arg in self._args], {k: _over(v, window) for k, v in self._kwargs.items()})
+        return self._called(
+            [_over(arg, window) for arg in self._args], {k: _over(v, window) for k, v in self._kwargs.items()}
+        )
 
     def _called(self, args: list[Any], kwargs: dict[str, Any]) -> Any:  # noqa: ANN401
         if self._function == "_binary" and not isinstance(args[0], Pointwise):
-            return args[2]._binary(args[1], args[0], reversed=not kwargs["reversed"])  # noqa: SLF001
+            return args[2]._binary(args[1], args[0], reversed=not kwargs["reversed"])
         if isinstance(self._function, str):
             return getattr(args[0], self._function)(*args[1:], **kwargs)
         assert self._function is not None  # noqa: S101
@@ -162,7 +196,7 @@ def _shown(part: object) -> str:
 
 def _grouped(part: object) -> str:
     text = _shown(part)
-    return f"({text})" if isinstance(part, Expr) and part._function == "_binary" else text  # noqa: SLF001
+    return f"({text})" if isinstance(part, Expr) and part._function == "_binary" else text
 
 
 def has_expr(parts: object) -> bool:

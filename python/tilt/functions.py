@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tilt import _native
 from tilt.expressions import Expr, has_expr
-from tilt.keys import joined
 from tilt.pointwise import Pointwise, dtype_text, literal
 from tilt.reducers import Value, term
 from tilt.streams import Stream
@@ -16,7 +15,6 @@ from tilt.streams import Stream
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tilt.durations import Duration
     from tilt.pointwise import Scalar
 
 P = TypeVar("P", bound=Pointwise)
@@ -85,6 +83,7 @@ def when(condition: object) -> When:
     >>> import tilt as tl
     >>> x = tl.stream({"t": [1, 2, 3], "x": [-1.0, 0.0, 5.0]}, time="t")["x"]
     >>> tl.when(x > 0).then("up").when(x < 0).then("down").otherwise(None).collect().to_dict()
+    {'t': [1, 3], 'x': ['down', 'up']}
     """
     return When((), condition)
 
@@ -93,7 +92,7 @@ def _chosen(branches: tuple[tuple[Any, Any], ...], otherwise: object) -> Any:  #
     if any(isinstance(part, Value) for pair in branches for part in pair):
         chosen = term(otherwise)
         for condition, value in reversed(branches):
-            chosen = condition._handle.choose(term(value), chosen)  # noqa: SLF001
+            chosen = condition._handle.choose(term(value), chosen)
         return Value(chosen)
     flat = [part for pair in branches for part in pair]
 
@@ -119,7 +118,7 @@ def _combined(build: Callable[[list[Any]], _native.Stream], operands: list[Any])
         given.insert(places[0], own)
         return build(given)
 
-    return first._made(native, *(first._resolved(operand) for operand in rest), columns={})  # noqa: SLF001
+    return first._made(native, *(first._resolved(operand) for operand in rest), columns={})
 
 
 def coalesce(*operands: Any) -> Any:  # noqa: ANN401
@@ -136,7 +135,7 @@ def coalesce(*operands: Any) -> Any:  # noqa: ANN401
         *before, last = operands
         result = term(last)
         for operand in reversed(before):
-            result = operand._handle.coalesce(result)  # noqa: SLF001
+            result = operand._handle.coalesce(result)
         return Value(result)
     return _combined(_native.Stream.coalesce, list(operands))
 
@@ -152,39 +151,44 @@ def struct(**columns: Any) -> Any:  # noqa: ANN401
     if has_expr(list(columns.values())):
         return Expr(struct, **columns)
     names = list(columns)
-    return _combined(lambda parts: _native.Stream.struct_of(list(zip(names, parts, strict=True))), list(columns.values()))
+    return _combined(
+        lambda parts: _native.Stream.struct_of(list(zip(names, parts, strict=True))), list(columns.values())
+    )
 
 
-def recur(function: Callable[[Stream], Stream], *, dtype: str | type = float, initial: Scalar = None) -> Stream:
-    """Make a stream that depends on its own past, which the function gets: ``y[-1]`` is the sample before, ``y.prev(1)`` the event.
+def recur(function: Callable[[Stream], Stream], *, dtype: str | type = float, initial: Scalar = 0) -> Stream:
+    """Make a stream that depends on its own past.
 
     Parameters
     ----------
     function
-        Is called once with the stream itself and gives what it is.
+        Is called once with the stream itself, of which ``y[-1]`` is the sample before and ``y.prev(1)`` the event, and
+        gives what it is.
     dtype
         The type of its values.
     initial
-        What its past is before there is any; without it 0.0 of samples, none of events.
+        What its past is where there is none; with ``None`` it stays without a value there.
 
     >>> import tilt as tl
     >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 3.0]}, time="t", period=1)["x"]
-    >>> tl.recur(lambda y: 0.5 * y[-1] + x, initial=0).collect().to_dict()
+    >>> tl.recur(lambda y: 0.5 * y[-1] + x).collect().to_dict()
     {'t': [1, 2, 3], 'recur': [1.0, 2.5, 4.25]}
 
     """
     result: list[Stream] = []
 
     def traced(own: _native.Stream) -> _native.Stream:
-        made = function(Stream._of(own, {}))  # noqa: SLF001
+        made: object = function(Stream._of(own, {}))
         if not isinstance(made, Stream):
             message = f"the function of recur() gives a stream, not {type(made).__name__}"
             raise TypeError(message)
         result.append(made)
-        return made._handle  # noqa: SLF001
+        return made._handle
 
-    handle = _native.Stream.recur(traced, dtype_text(dtype), literal(initial))
-    return Stream._of(handle, result[0]._sources)  # noqa: SLF001
+    kind = dtype_text(dtype)
+    first = bool(initial) if kind == "bool" and initial is not None else initial
+    handle = _native.Stream.recur(traced, kind, literal(first))
+    return Stream._of(handle, result[0]._sources, name="recur")
 
 
 def _applied(name: str, x: Any, plain: Callable[[float], float]) -> Any:  # noqa: ANN401
@@ -234,4 +238,3 @@ def floor(x: P) -> P:
 def ceil(x: P) -> P:
     """Round up."""
     return cast("P", _applied("ceil", x, math.ceil))
-

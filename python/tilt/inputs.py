@@ -67,7 +67,7 @@ def stream(  # noqa: PLR0913
     """
     events: dict[str, Any] = {"time": time, "valid": valid, "unit": unit, "tz": tz, "period": period}
     events |= {"sort": sort, "overlap": overlap, "closed": closed}
-    return Stream._input(name, sources.rows(rows, **events))  # noqa: SLF001
+    return Stream._input(name, sources.rows(rows, **events))
 
 
 def scan_parquet(
@@ -185,7 +185,7 @@ def source(name: str, schema: Mapping[str, str] | object, **events: Any) -> Stre
     '20s'
 
     """
-    return Stream._input(name, sources.deferred(schema, **events))  # noqa: SLF001
+    return Stream._input(name, sources.deferred(schema, **events))
 
 
 def table(rows: object, *, key: str) -> SideTable:
@@ -198,7 +198,7 @@ def table(rows: object, *, key: str) -> SideTable:
     return SideTable(Table(rows), key)
 
 
-def _scan(  # noqa: PLR0913
+def _scan(  # noqa: PLR0913, PLR0917
     paths: Paths,
     format: str,  # noqa: A002
     columns: Sequence[str] | None,
@@ -211,4 +211,4 @@ def _scan(  # noqa: PLR0913
     if name is None:
         first = paths if isinstance(paths, (str, PathLike)) else next(iter(paths), "files")
         name = re.sub(r"\W+", "_", PurePath(fspath(first)).stem).strip("_") or "files"
-    return Stream._input(name, files)  # noqa: SLF001
+    return Stream._input(name, files)

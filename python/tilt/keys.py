@@ -37,17 +37,17 @@ def joined(streams: Sequence[Stream]) -> tuple[list[_native.Stream], dict[str, S
     >>> list(joined([a, b, a])[1])
     ['stream', 'stream_2']
     """
-    sources = dict(streams[0]._sources)  # noqa: SLF001
+    sources = dict(streams[0]._sources)
     handles = []
     for stream in streams:
         names = {}
-        for name, source in stream._sources.items():  # noqa: SLF001
+        for name, source in stream._sources.items():
             known = next((other for other, given in sources.items() if given.same(source)), None)
             new = known or _unused(name, sources)
             sources[new] = source
             if new != name:
                 names[name] = new
-        handles.append(_renamed(stream._handle, names, sources))  # noqa: SLF001
+        handles.append(_renamed(stream._handle, names, sources))
     return handles, sources
 
 
@@ -78,8 +78,8 @@ class Keyed:
     def key_by(self: Stream, column: str) -> Stream:  # type: ignore[misc]
         """Give a stream for each value of a column; from here on everything is done within each of them.
 
-        Events that were computed from more than their own row are computed first, without the key, and are the source of
-        what follows.
+        Events that were computed from more than their own row are computed first, without the key, and are the source
+        of what follows.
 
         >>> import tilt as tl
         >>> trades = tl.stream({"t": [1, 2, 3], "sym": ["A", "B", "A"], "px": [10.0, 70.0, 12.0]}, time="t")
@@ -96,7 +96,8 @@ class Keyed:
         """Give one stream of all keys.
 
         >>> import tilt as tl
-        >>> meters = tl.stream({"t": [1, 1, 2], "site": ["a", "b", "a"], "kw": [1.0, 3.0, 2.0]}, time="t").key_by("site")
+        >>> rows = {"t": [1, 1, 2], "site": ["a", "b", "a"], "kw": [1.0, 3.0, 2.0]}
+        >>> meters = tl.stream(rows, time="t").key_by("site")
         >>> (meters["kw"] / meters.unkey()["kw"].window(1).sum()).collect().to_dict()
         {'t': [1, 1, 2], 'site': ['a', 'b', 'a'], 'kw': [0.25, 0.75, 1.0]}
         """
@@ -201,15 +202,15 @@ class Looked(Source):
 
 def staged(stream: Stream, key: str | None = None) -> Stream:
     """Give a stream whose source is the result of another, which is computed when the query runs."""
-    span, is_bag = _native.events(stream._handle)  # noqa: SLF001
+    span, is_bag = _native.events(stream._handle)
     events = Events(
         time="time",
         valid=("start", "end") if span == "interval" else "point" if span == "point" else int(span.split()[1]),
-        unit=None if stream._handle.unit == "tick" else stream._handle.unit,  # noqa: SLF001
+        unit=None if stream._handle.unit == "tick" else stream._handle.unit,
         key=key,
-        overlap="bag" if is_bag or any(source.events.key for source in stream._sources.values()) else None,  # noqa: SLF001
+        overlap="bag" if is_bag or any(source.events.key for source in stream._sources.values()) else None,
     )
-    return type(stream)._input("stage", Staged(stream, events))  # noqa: SLF001
+    return type(stream)._input("stage", Staged(stream, events))
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +224,7 @@ class Staged(Source):
     def _keys(self) -> dict[str, str]:
         """The columns of keys, which a result has beside its values."""
         found = {}
-        for name, source in self.stream._sources.items():  # noqa: SLF001
+        for name, source in self.stream._sources.items():
             key = source.events.key
             if key is not None and key not in self.stream.schema:
                 found[key] = dict(declaration(name, source).schema)[key]
@@ -235,7 +236,7 @@ class Staged(Source):
 
     def peek(self) -> Table:
         """Give the columns, as a table without rows."""
-        unit = self.stream._handle.unit  # noqa: SLF001
+        unit = self.stream._handle.unit
         time = "i64" if unit == "tick" else f"timestamp({unit})"
         columns = {**dict.fromkeys(self._times, time), **self._keys, **self.stream.schema}
         return Table(_native.Table.typed(list(columns.items())))

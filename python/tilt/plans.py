@@ -29,10 +29,10 @@ class Node:
 
 
 def graph(program: str) -> list[Node]:
-    """Give the streams of a program in order of definition.
+    r"""Give the streams of a program in order of definition.
 
     >>> from tilt.plans import graph
-    >>> text = "query q unit s {\\n  input ~x: f64 point\\n\\n  ~y[t] = ~x[t] + 1.0\\n\\n  output ~y\\n}"
+    >>> text = "query q unit s {\n  input ~x: f64 point\n\n  ~y[t] = ~x[t] + 1.0\n\n  output ~y\n}"
     >>> [(node.name, node.kind, node.reads) for node in graph(text)]
     [('x', 'input', ()), ('y', 'output', ('x',))]
     """
@@ -79,7 +79,9 @@ def render(nodes: Sequence[Node], format: str) -> str:  # noqa: A002
     elif format == "dot":
         shapes = {"input": "parallelogram", "stream": "box", "output": "oval"}
         lines = ["digraph query {", '  node [fontname="monospace"];']
-        lines += [f"  {ids[n.name]} [shape={shapes[n.kind]}, label={json.dumps(n.text, ensure_ascii=False)}];" for n in nodes]
+        lines += [
+            f"  {ids[n.name]} [shape={shapes[n.kind]}, label={json.dumps(n.text, ensure_ascii=False)}];" for n in nodes
+        ]
         lines += [*(f"  {a} -> {b};" for a, b in edges), "}"]
     else:
         message = f"no format is called {format!r}; there are text, mermaid, dot and json"
@@ -113,8 +115,8 @@ def svg(nodes: Sequence[Node]) -> str:
         top += max(14 * len(lines[node.name]) for node in row) + 48
     height = {name: 10 + 14 * len(text) for name, text in lines.items()}
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total:.0f} {top:.0f}" width="{total:.0f}" '
-        f'style="max-width:100%" font-family="monospace" font-size="11.5">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total:.0f} {top:.0f}" width="{total:.0f}"',
+        ' style="max-width:100%" font-family="monospace" font-size="11.5">',
     ]
     for node in nodes:
         x, y = places[node.name]
@@ -173,4 +175,5 @@ def analyzed(stream: Any) -> str:  # noqa: ANN401
     begun = time.perf_counter()
     result = stream.collect(progress=False)
     took = time.perf_counter() - begun
-    return f"ran: {len(result):,} rows of result in {took * 1e3:,.1f} ms, reading included ({len(result) / took:,.0f} rows/s)"
+    speed = f"{len(result) / took:,.0f} rows/s"
+    return f"ran: {len(result):,} rows of result in {took * 1e3:,.1f} ms, reading included ({speed})"

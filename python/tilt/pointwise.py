@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import datetime as dt
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 if TYPE_CHECKING:
     import numpy as np
+    from typing_extensions import Self
 
     from tilt import _native
 
     Scalar: TypeAlias = "bool | int | float | str | dt.datetime | dt.date | dt.timedelta | np.generic | None"
     """A value that streams can have; ``None`` is the one that is missing."""
-
-Self = TypeVar("Self", bound="Pointwise")
 
 
 class Pointwise(ABC):
@@ -34,28 +33,28 @@ class Pointwise(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def _unary(self: Self, op: str) -> Self:
+    def _unary(self, op: str) -> Self:
         """Apply a function of one value."""
 
     @abstractmethod
-    def _binary(self: Self, op: str, other: object, *, reversed: bool = False) -> Self:  # noqa: A002
+    def _binary(self, op: str, other: object, *, reversed: bool = False) -> Self:  # noqa: A002
         """Apply an operator to this and another value; ``reversed`` puts the other one on the left."""
 
     @abstractmethod
-    def cast(self: Self, dtype: str | type) -> Self:
-        """Give the values another type: ``"f64"``, ``"i32"``, ``"utf8"``, ``"timestamp(ns)"``, or ``float``, ``int``, ``bool``.
+    def cast(self, dtype: str | type) -> Self:
+        """Give the values another type: ``"f64"``, ``"i32"``, ``"timestamp(ns)"`` ..., or ``float``, ``int``, ``bool``.
 
         A value that does not fit becomes missing; floats become integers by dropping the fraction.
         """
 
     @abstractmethod
-    def is_null(self: Self) -> Self:
+    def is_null(self) -> Self:
         """Say at each event whether the value is missing.
 
         It sees events at which this has no value but something beside it has.
         """
 
-    def is_not_null(self: Self) -> Self:
+    def is_not_null(self) -> Self:
         """Say at each event whether there is a value."""
         return ~self.is_null()
 
@@ -68,257 +67,257 @@ class Pointwise(ABC):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __add__(self: Self, other: object) -> Self:
+    def __add__(self, other: object) -> Self:
         return self._binary("+", other)
 
-    def __radd__(self: Self, other: object) -> Self:
+    def __radd__(self, other: object) -> Self:
         return self._binary("+", other, reversed=True)
 
-    def __sub__(self: Self, other: object) -> Self:
+    def __sub__(self, other: object) -> Self:
         return self._binary("-", other)
 
-    def __rsub__(self: Self, other: object) -> Self:
+    def __rsub__(self, other: object) -> Self:
         return self._binary("-", other, reversed=True)
 
-    def __mul__(self: Self, other: object) -> Self:
+    def __mul__(self, other: object) -> Self:
         return self._binary("*", other)
 
-    def __rmul__(self: Self, other: object) -> Self:
+    def __rmul__(self, other: object) -> Self:
         return self._binary("*", other, reversed=True)
 
-    def __truediv__(self: Self, other: object) -> Self:
+    def __truediv__(self, other: object) -> Self:
         return self._binary("/", other)
 
-    def __rtruediv__(self: Self, other: object) -> Self:
+    def __rtruediv__(self, other: object) -> Self:
         return self._binary("/", other, reversed=True)
 
-    def __floordiv__(self: Self, other: object) -> Self:
+    def __floordiv__(self, other: object) -> Self:
         return self._binary("//", other)
 
-    def __rfloordiv__(self: Self, other: object) -> Self:
+    def __rfloordiv__(self, other: object) -> Self:
         return self._binary("//", other, reversed=True)
 
-    def __mod__(self: Self, other: object) -> Self:
+    def __mod__(self, other: object) -> Self:
         return self._binary("%", other)
 
-    def __rmod__(self: Self, other: object) -> Self:
+    def __rmod__(self, other: object) -> Self:
         return self._binary("%", other, reversed=True)
 
-    def __pow__(self: Self, other: object) -> Self:
+    def __pow__(self, other: object) -> Self:
         return self._binary("**", other)
 
-    def __rpow__(self: Self, other: object) -> Self:
+    def __rpow__(self, other: object) -> Self:
         return self._binary("**", other, reversed=True)
 
-    def __eq__(self: Self, other: object) -> Self:  # type: ignore[override]
+    def __eq__(self, other: object) -> Self:  # type: ignore[override]
         return self._binary("==", other)
 
-    def __ne__(self: Self, other: object) -> Self:  # type: ignore[override]
+    def __ne__(self, other: object) -> Self:  # type: ignore[override]
         return self._binary("!=", other)
 
-    def __lt__(self: Self, other: object) -> Self:
+    def __lt__(self, other: object) -> Self:
         return self._binary("<", other)
 
-    def __le__(self: Self, other: object) -> Self:
+    def __le__(self, other: object) -> Self:
         return self._binary("<=", other)
 
-    def __gt__(self: Self, other: object) -> Self:
+    def __gt__(self, other: object) -> Self:
         return self._binary(">", other)
 
-    def __ge__(self: Self, other: object) -> Self:
+    def __ge__(self, other: object) -> Self:
         return self._binary(">=", other)
 
-    def __and__(self: Self, other: object) -> Self:
+    def __and__(self, other: object) -> Self:
         return self._binary("&", other)
 
-    def __rand__(self: Self, other: object) -> Self:
+    def __rand__(self, other: object) -> Self:
         return self._binary("&", other, reversed=True)
 
-    def __or__(self: Self, other: object) -> Self:
+    def __or__(self, other: object) -> Self:
         return self._binary("|", other)
 
-    def __ror__(self: Self, other: object) -> Self:
+    def __ror__(self, other: object) -> Self:
         return self._binary("|", other, reversed=True)
 
-    def __xor__(self: Self, other: object) -> Self:
+    def __xor__(self, other: object) -> Self:
         return self._binary("^", other)
 
-    def __rxor__(self: Self, other: object) -> Self:
+    def __rxor__(self, other: object) -> Self:
         return self._binary("^", other, reversed=True)
 
-    def __invert__(self: Self) -> Self:
+    def __invert__(self) -> Self:
         return self._unary("~")
 
-    def __neg__(self: Self) -> Self:
+    def __neg__(self) -> Self:
         return self._unary("-")
 
-    def __pos__(self: Self) -> Self:
+    def __pos__(self) -> Self:
         return self
 
-    def __abs__(self: Self) -> Self:
+    def __abs__(self) -> Self:
         return self._unary("abs")
 
-    def abs(self: Self) -> Self:
+    def abs(self) -> Self:
         """Give the absolute value."""
         return self._unary("abs")
 
-    def sign(self: Self) -> Self:
+    def sign(self) -> Self:
         """Give -1, 0 or 1."""
         return self._unary("sign")
 
-    def sqrt(self: Self) -> Self:
+    def sqrt(self) -> Self:
         """Give the square root."""
         return self._unary("sqrt")
 
-    def cbrt(self: Self) -> Self:
+    def cbrt(self) -> Self:
         """Give the cube root."""
         return self._unary("cbrt")
 
-    def exp(self: Self) -> Self:
+    def exp(self) -> Self:
         """Give e to the power of the value."""
         return self._unary("exp")
 
-    def log(self: Self) -> Self:
+    def log(self) -> Self:
         """Give the natural logarithm."""
         return self._unary("log")
 
-    def log2(self: Self) -> Self:
+    def log2(self) -> Self:
         """Give the logarithm to base 2."""
         return self._unary("log2")
 
-    def log10(self: Self) -> Self:
+    def log10(self) -> Self:
         """Give the logarithm to base 10."""
         return self._unary("log10")
 
-    def log1p(self: Self) -> Self:
+    def log1p(self) -> Self:
         """Give the natural logarithm of one plus the value."""
         return self._unary("log1p")
 
-    def expm1(self: Self) -> Self:
+    def expm1(self) -> Self:
         """Give e to the power of the value, minus one."""
         return self._unary("expm1")
 
-    def sin(self: Self) -> Self:
+    def sin(self) -> Self:
         """Give the sine."""
         return self._unary("sin")
 
-    def cos(self: Self) -> Self:
+    def cos(self) -> Self:
         """Give the cosine."""
         return self._unary("cos")
 
-    def tan(self: Self) -> Self:
+    def tan(self) -> Self:
         """Give the tangent."""
         return self._unary("tan")
 
-    def asin(self: Self) -> Self:
+    def asin(self) -> Self:
         """Give the inverse sine."""
         return self._unary("asin")
 
-    def acos(self: Self) -> Self:
+    def acos(self) -> Self:
         """Give the inverse cosine."""
         return self._unary("acos")
 
-    def atan(self: Self) -> Self:
+    def atan(self) -> Self:
         """Give the inverse tangent."""
         return self._unary("atan")
 
-    def sinh(self: Self) -> Self:
+    def sinh(self) -> Self:
         """Give the hyperbolic sine."""
         return self._unary("sinh")
 
-    def cosh(self: Self) -> Self:
+    def cosh(self) -> Self:
         """Give the hyperbolic cosine."""
         return self._unary("cosh")
 
-    def tanh(self: Self) -> Self:
+    def tanh(self) -> Self:
         """Give the hyperbolic tangent."""
         return self._unary("tanh")
 
-    def floor(self: Self) -> Self:
+    def floor(self) -> Self:
         """Round down."""
         return self._unary("floor")
 
-    def ceil(self: Self) -> Self:
+    def ceil(self) -> Self:
         """Round up."""
         return self._unary("ceil")
 
-    def trunc(self: Self) -> Self:
+    def trunc(self) -> Self:
         """Round towards zero."""
         return self._unary("trunc")
 
-    def round(self: Self) -> Self:
+    def round(self) -> Self:
         """Round to the nearest integer, halves to the even one."""
         return self._unary("round")
 
-    def is_nan(self: Self) -> Self:
+    def is_nan(self) -> Self:
         """Say whether the value is not a number."""
         return self._unary("is_nan")
 
-    def is_finite(self: Self) -> Self:
+    def is_finite(self) -> Self:
         """Say whether the value is neither infinite nor not a number."""
         return self._unary("is_finite")
 
-    def is_infinite(self: Self) -> Self:
+    def is_infinite(self) -> Self:
         """Say whether the value is infinite."""
         return self._unary("is_infinite")
 
-    def atan2(self: Self, x: object) -> Self:
+    def atan2(self, x: object) -> Self:
         """Give the angle of the point ``(x, self)``."""
         return self._binary("atan2", x)
 
-    def hypot(self: Self, other: object) -> Self:
+    def hypot(self, other: object) -> Self:
         """Give the length of the vector ``(self, other)``."""
         return self._binary("hypot", other)
 
-    def min_with(self: Self, other: object) -> Self:
+    def min_with(self, other: object) -> Self:
         """Give the smaller of both values. The least of a window is ``x["-10s":].min()``."""
         return self._binary("min", other)
 
-    def max_with(self: Self, other: object) -> Self:
+    def max_with(self, other: object) -> Self:
         """Give the larger of both values. The largest of a window is ``x["-10s":].max()``."""
         return self._binary("max", other)
 
-    def year(self: Self) -> Self:
+    def year(self) -> Self:
         """Give the year of a timestamp, in UTC."""
         return self._unary("year")
 
-    def month(self: Self) -> Self:
+    def month(self) -> Self:
         """Give the month of a timestamp, from 1."""
         return self._unary("month")
 
-    def day(self: Self) -> Self:
+    def day(self) -> Self:
         """Give the day of the month, from 1."""
         return self._unary("day")
 
-    def hour(self: Self) -> Self:
+    def hour(self) -> Self:
         """Give the hour of a timestamp."""
         return self._unary("hour")
 
-    def minute(self: Self) -> Self:
+    def minute(self) -> Self:
         """Give the minute of a timestamp."""
         return self._unary("minute")
 
-    def second(self: Self) -> Self:
+    def second(self) -> Self:
         """Give the second of a timestamp."""
         return self._unary("second")
 
-    def millisecond(self: Self) -> Self:
+    def millisecond(self) -> Self:
         """Give the millisecond within the second."""
         return self._unary("millisecond")
 
-    def microsecond(self: Self) -> Self:
+    def microsecond(self) -> Self:
         """Give the microsecond within the second."""
         return self._unary("microsecond")
 
-    def nanosecond(self: Self) -> Self:
+    def nanosecond(self) -> Self:
         """Give the nanosecond within the second."""
         return self._unary("nanosecond")
 
-    def weekday(self: Self) -> Self:
+    def weekday(self) -> Self:
         """Give the day of the week, Monday being 1."""
         return self._unary("weekday")
 
-    def ordinal_day(self: Self) -> Self:
+    def ordinal_day(self) -> Self:
         """Give the day of the year, from 1."""
         return self._unary("ordinal_day")
 
@@ -337,7 +336,9 @@ def dtype_text(dtype: str | type) -> str:
     if isinstance(dtype, str):
         return dtype
     if dtype not in _TYPES:
-        message = f"{dtype!r} is no type of streams; give float, int, bool, str or a name such as 'f32' or 'timestamp(us)'"
+        message = (
+            f"{dtype!r} is no type of streams; give float, int, bool, str or a name such as 'f32' or 'timestamp(us)'"
+        )
         raise TypeError(message)
     return _TYPES[dtype]
 

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeVar, final, overload
 
 from tilt import _native
 from tilt.pointwise import Pointwise, dtype_text, literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from typing_extensions import dataclass_transform
+else:
+
+    def dataclass_transform() -> Callable[[T], T]:
+        """Tell type checkers that states are made like data classes."""
+        return lambda function: function
+
+
+T = TypeVar("T")
 
 
 @final
@@ -74,7 +84,9 @@ class Reducer:
     _functions: dict[str, Callable[..., Any]]
     _state: type | None
 
-    def __init__(self, name: str, functions: Mapping[str, Callable[..., Any] | None], state: type | None = None) -> None:
+    def __init__(
+        self, name: str, functions: Mapping[str, Callable[..., Any] | None], state: type | None = None
+    ) -> None:
         """Reducers are made by :func:`reducer`."""
         self.name = name
         self._functions = {part: function for part, function in functions.items() if function is not None}
@@ -94,7 +106,7 @@ class Reducer:
 
     def _instance(self, fields: Mapping[str, object]) -> Any:  # noqa: ANN401
         assert self._state is not None  # noqa: S101
-        state = object.__new__(self._state)
+        state: Any = object.__new__(self._state)
         state.__dict__.update(fields)
         return state
 
@@ -111,7 +123,9 @@ class Reducer:
                 continue
             params = reducer.params(part)
             states = 2 if part == "merge" else 1
-            args = [self._argument(Value(param), init) if i < states else Value(param) for i, param in enumerate(params)]
+            args = [
+                self._argument(Value(param), init) if i < states else Value(param) for i, param in enumerate(params)
+            ]
             result = function(*args[: _arity(function, len(args))])
             if part == "result":
                 reducer.define(part, params, term(result))
@@ -151,6 +165,19 @@ def _fields(state: type) -> dict[str, object]:
     return {name: getattr(state, name) for name in names}
 
 
+@overload
+@dataclass_transform()
+def reducer(cls: type[T], /) -> type[T]: ...
+@overload
+def reducer(
+    *,
+    init: Callable[[], dict[str, Any]],
+    acc: Callable[..., Any],
+    result: Callable[..., Any],
+    merge: Callable[..., Any] | None = None,
+    deacc: Callable[..., Any] | None = None,
+    name: str = "custom",
+) -> Reducer: ...
 def reducer(  # noqa: PLR0913
     cls: type | None = None,
     *,
@@ -160,7 +187,7 @@ def reducer(  # noqa: PLR0913
     merge: Callable[..., Any] | None = None,
     deacc: Callable[..., Any] | None = None,
     name: str = "custom",
-) -> Reducer:
+) -> Any:
     """Make a reduction of functions, or of a class with such methods. They are called once, with values that record.
 
     Parameters
@@ -213,7 +240,7 @@ def reducer(  # noqa: PLR0913
         _fields(cls)
     else:
         made = Reducer(name, {"init": init, "acc": acc, "merge": merge, "deacc": deacc, "result": result})
-    missing = [part for part in ("init", "acc", "result") if part not in made._functions]  # noqa: SLF001
+    missing = [part for part in ("init", "acc", "result") if part not in made._functions]
     if missing:
         message = f"a reducer needs {' and '.join(missing)}"
         raise TypeError(message)

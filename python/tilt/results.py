@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import html
 from typing import TYPE_CHECKING, Any
 
 from tilt import _native
 from tilt.errors import QueryError
 from tilt.keys import Looked, Staged, declaration
 from tilt.run import Query
-from tilt.sources import Deferred, Source, as_source
+from tilt.sources import Deferred, Rows, Source, as_source
 from tilt.table import Table
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tilt.streams import Stream
 
 _BATCH_ROWS = 1 << 16
+_SHOWN_ROWS = 100_000
 
 
 class Runnable:
@@ -33,10 +35,11 @@ class Runnable:
 
     __slots__ = ()
     _handle: _native.Stream
+    _name: str | None
     _sources: Mapping[str, Source]
 
     def collect(  # noqa: PLR0913
-        self: Stream,  # type: ignore[misc]
+        self,
         *,
         threads: int | None = None,
         progress: bool | Callable[[float | None], object] | None = None,
@@ -81,22 +84,23 @@ class Runnable:
         )
         return self._titled(table)
 
-    def _titled(self: Stream, table: Table) -> Table:  # type: ignore[misc]
+    def _titled(self, table: Table) -> Table:
         """Give a scalar result its name, which the program cannot have if an input has it."""
         if self._name is None or table.columns[-1] == self._name:
             return table
         return Table(_native.Table.of(table).renamed([*table.columns[:-1], self._name]))
 
-    def _query(self: Stream) -> Query:  # type: ignore[misc]
+    def _query(self) -> Query:
         handle = self._handle
-        if self._name is not None and self._name != handle.name:
+        if self._name is not None and self._name != handle.name and self._name not in self._sources:
             handle = handle.alias(self._name)
         return Query(handle.text())
 
     def _bound(self) -> dict[str, Source]:
         missing = [name for name, source in self._sources.items() if isinstance(source, Deferred)]
         if missing:
-            message = f"source `{missing[0]}` has no rows yet; run(name=rows) or bind(name=rows) gives it some: bind({missing[0]}=...)"
+            name = missing[0]
+            message = f"source `{name}` has no rows yet; run({name}=rows) or bind({name}=rows) gives it some"
             raise QueryError(message)
         return dict(self._sources)
 
@@ -200,6 +204,7 @@ class Runnable:
         <BLANKLINE>
           output ~x
         }
+
         """
         from tilt import plans  # noqa: PLC0415
 
@@ -227,6 +232,16 @@ class Runnable:
 
         query = self._query()
         return plans.Picture(plans.svg(plans.graph(str(query.program) if stage == "logical" else query.explain(stage))))
+
+    def _repr_html_(self: Stream) -> str:  # type: ignore[misc]
+        """Show the definitions, and if all rows are in memory and not many, the stream over time."""
+        text = f"<pre>{html.escape(repr(self))}</pre>"
+        tables = [source.table for source in self._sources.values() if isinstance(source, Rows)]
+        if len(tables) < len(self._sources) or sum(map(len, tables)) > _SHOWN_ROWS:
+            return text
+        from tilt.plots import plot  # noqa: PLC0415
+
+        return f"{text}{plot(self)}"
 
 
 def _source_of(data: object) -> object:

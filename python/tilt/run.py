@@ -63,7 +63,7 @@ class Query:
     @property
     def program(self) -> Program:
         """The program as given."""
-        return Program._of(self._handle.program)  # noqa: SLF001
+        return Program._of(self._handle.program)
 
     def run(  # noqa: PLR0913
         self,

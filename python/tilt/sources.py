@@ -142,7 +142,7 @@ class Source(ABC):
             key=events.key,
             overlap=events.overlap or ("bag" if may_coincide else "disjoint"),
         )
-        return Program._of(handle)  # noqa: SLF001
+        return Program._of(handle)
 
     def _input(self, rows: object, value: str | None) -> _native.Input:
         events = self.events
@@ -239,7 +239,9 @@ class Deferred(Source):
 
     def same(self, other: Source) -> bool:
         """Whether both are one: sources that look the same may get different rows."""
-        return self is other or (isinstance(other, Deferred) and self.columns is other.columns and self.events == other.events)
+        return self is other or (
+            isinstance(other, Deferred) and self.columns is other.columns and self.events == other.events
+        )
 
     def bind(self, data: object) -> Rows:
         """Give a source of rows that become events in the same way.

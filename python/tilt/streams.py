@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast, final, overload
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn, cast, final, overload
 
 from tilt import _native
-from tilt.durations import duration_text
+from tilt.durations import duration_text, length
+from tilt.errors import SchemaError, suggestion
 from tilt.expressions import Expr
 from tilt.keys import Keyed, declaration, joined
 from tilt.pointwise import Pointwise, dtype_text, literal
@@ -26,12 +28,13 @@ _SHOWN_LINES = 16
 class Stream(Keyed, Runnable, Pointwise):
     """A function of time: a value, or none, at every instant. Lazy, immutable and picklable.
 
-    :func:`tilt.stream` and :func:`tilt.scan_parquet` make streams of rows; operators and methods make streams of streams.
-    Nothing is computed before :meth:`collect` or one of its companions is called, then all of it at once, compiled.
+    :func:`tilt.stream` and :func:`tilt.scan_parquet` make streams of rows; operators and methods make streams of
+    streams. Nothing is computed before :meth:`collect` or one of its companions is called, then all of it at once,
+    compiled.
 
-    ``x["price"]`` is a column, ``x["-5s"]`` what was five seconds ago, ``x["-10s":]`` the window of the last ten seconds,
-    ``x["-1s":"+1s"]`` one around the instant. On periodic streams ``x[-1]`` is the sample before and ``x[-30:]`` are the
-    last thirty.
+    ``x["price"]`` is a column, ``x["-5s"]`` what was five seconds ago, ``x["-10s":]`` the window of the last ten
+    seconds, ``x["-1s":"+1s"]`` one around the instant. On periodic streams ``x[-1]`` is the sample before and
+    ``x[-30:]`` are the last thirty.
 
     >>> import tilt as tl
     >>> price = tl.stream({"t": [0, 4, 8, 12], "price": [1.0, 2.0, 6.0, 5.0]}, time="t", unit="s")["price"]
@@ -48,12 +51,14 @@ class Stream(Keyed, Runnable, Pointwise):
     """What users call it, if it is not a record: the name of the first stream that it was made of, or its alias."""
     _sources: Mapping[str, Source]
     _columns: Mapping[str, str] | None
-    """If this has an event for each row of its only source, computed from that row alone: which of its columns are which of the
-    source's."""
+    """If this has an event for each row of its only source, computed from that row alone: which of its columns are
+    which of the source's."""
 
     def __init__(self) -> None:
         """Streams are made by functions such as :func:`tilt.stream`."""
-        message = "use tl.stream(rows, time=...), tl.scan_parquet(paths, time=...) or tl.source(name, schema=..., time=...)"
+        message = (
+            "use tl.stream(rows, time=...), tl.scan_parquet(paths, time=...) or tl.source(name, schema=..., time=...)"
+        )
         raise TypeError(message)
 
     @classmethod
@@ -96,7 +101,7 @@ class Stream(Keyed, Runnable, Pointwise):
 
     @property
     def name(self) -> str:
-        """The name that its column has in a result: that of the first stream it was made of, unless :meth:`alias` gave another.
+        """The name of its column in a result: that of the first stream it was made of, or what :meth:`alias` gave it.
 
         >>> import tilt as tl
         >>> px = tl.stream({"t": [1], "px": [2.5]}, time="t")["px"]
@@ -129,12 +134,12 @@ class Stream(Keyed, Runnable, Pointwise):
     @property
     def lookback(self) -> str:
         """How far into the past the value at an instant depends on the inputs."""
-        return self._handle.lookback
+        return _reach(self._handle.lookback)
 
     @property
     def lookahead(self) -> str:
         """How far into the future the value at an instant depends on the inputs."""
-        return self._handle.lookahead
+        return _reach(self._handle.lookahead)
 
     def assert_causal(self) -> Stream:
         """Give the stream itself if nothing in it depends on the future.
@@ -166,26 +171,31 @@ class Stream(Keyed, Runnable, Pointwise):
 
     def __getattr__(self, name: str) -> Stream:
         """Find no such attribute; if it is the name of a column, say how to get that."""
-        if not name.startswith("_") and name in self.schema:
-            message = f"a Stream has no attribute {name!r}; its column is stream[{name!r}]"
-        else:
-            message = f"a Stream has no attribute {name!r}"
-        raise AttributeError(message)
+        if name.startswith("_"):
+            raise AttributeError(name)
+        message = f"a Stream has no attribute {name!r}"
+        if name in self.schema:
+            message += f"; its column is stream[{name!r}]"
+        raise AttributeError(message + suggestion(name, dir(Stream)))
+
+    def __iter__(self) -> NoReturn:
+        message = "a Stream is a description and has no events to go through; collect() computes them"
+        raise TypeError(message)
 
     # Columns.
 
     @overload
-    def __getitem__(self, key: str | int) -> Stream: ...
+    def __getitem__(self, key: str | int | timedelta) -> Stream: ...
     @overload
     def __getitem__(self, key: slice) -> Window: ...
-    def __getitem__(self, key: str | int | slice) -> Stream | Window:
+    def __getitem__(self, key: object) -> Stream | Window:
         if isinstance(key, slice):
             return self._slice(key)
         if isinstance(key, str):
             return self._at_offset(key) if key[:1] in {"+", "-"} else self._field(key)
-        if isinstance(key, int) and not isinstance(key, bool):
+        if isinstance(key, int):
             return self._made(lambda own: own.sample(key))
-        if hasattr(key, "total_seconds") or type(key).__module__ == "numpy":
+        if isinstance(key, timedelta):
             return self._at_offset(duration_text(key))
         message = (
             f"a stream is indexed by a column ('price'), an offset ('-5s'), a slice ('-10s':) or a number of samples, "
@@ -194,6 +204,13 @@ class Stream(Keyed, Runnable, Pointwise):
         raise TypeError(message)
 
     def _field(self, name: str) -> Stream:
+        schema = self.schema
+        if not self.dtype.startswith("{"):
+            message = f"the stream `{self.name}` has no columns: it is a single one"
+            raise SchemaError(message, column=name)
+        if name not in schema:
+            message = f"there is no column `{name}`{suggestion(name, schema)}; the columns are {', '.join(schema)}"
+            raise SchemaError(message, column=name)
         return self._made(lambda own: own.field(name), columns={}).alias(name)
 
     def _at_offset(self, offset: str) -> Stream:
@@ -205,7 +222,9 @@ class Stream(Keyed, Runnable, Pointwise):
             raise ValueError(message)
         if isinstance(key.start, int) and not isinstance(key.start, bool):
             if key.start >= 0 or key.stop not in {None, 0}:
-                message = f"samples are counted back from now: x[-30:] are the last thirty; not x[{key.start}:{key.stop}]"
+                message = (
+                    f"samples are counted back from now: x[-30:] are the last thirty; not x[{key.start}:{key.stop}]"
+                )
                 raise ValueError(message)
             return Window(self, lambda own: own.samples(-key.start), None, None)
         lo = None if key.start is None else duration_text(key.start)
@@ -265,8 +284,9 @@ class Stream(Keyed, Runnable, Pointwise):
 
         >>> import tilt as tl
         >>> trades = tl.stream({"t": [1, 2], "px": [10.0, 11.0], "qty": [1, 5]}, time="t")
-        >>> trades.with_columns(value=trades["px"] * trades["qty"], mean=tl.col("px").window(5).mean()).collect().to_pylist()
-        [{'t': 1, 'px': 10.0, 'qty': 1, 'value': 10.0, 'mean': 10.0}, {'t': 2, 'px': 11.0, 'qty': 5, 'value': 55.0, 'mean': 10.5}]
+        >>> more = trades.with_columns(value=trades["px"] * trades["qty"], mean=tl.col("px").window(5).mean())
+        >>> more.drop("qty").collect().to_pylist()
+        [{'t': 1, 'px': 10.0, 'value': 10.0, 'mean': 10.0}, {'t': 2, 'px': 11.0, 'value': 55.0, 'mean': 10.5}]
         """
         computed = self._named(columns, named)
         kept = {name: column for name, column in (self._columns or {}).items() if name not in computed}
@@ -375,7 +395,9 @@ class Stream(Keyed, Runnable, Pointwise):
                 message = "give a value or a strategy, not both"
                 raise TypeError(message)
             return self._made(lambda own: own.fill_gaps(strategy, gap))
-        return self._made(lambda own, operand: own.fill_null(operand, gap), self._resolved(value), columns={} if gap is None else None)
+        return self._made(
+            lambda own, operand: own.fill_null(operand, gap), self._resolved(value), columns={} if gap is None else None
+        )
 
     # Time.
 
@@ -387,8 +409,8 @@ class Stream(Keyed, Runnable, Pointwise):
         >>> x.shift("10s").collect()["t"]
         [11, 12]
         """
-        length = _length(by)
-        return self._made(lambda own: own.shift(length))
+        size = _length(by)
+        return self._made(lambda own: own.shift(size))
 
     def prev(self, n: int = 1) -> Stream:
         """Give at each event the value of the n-th one before it.
@@ -455,8 +477,8 @@ class Stream(Keyed, Runnable, Pointwise):
         >>> x.hold().every(2).collect().to_dict()
         {'t': [2, 4], 'x': [1.0, 2.0]}
         """
-        length, start = _length(period), _length(offset)
-        return self._made(lambda own: own.every(length, start))
+        size, start = _length(period), _length(offset)
+        return self._made(lambda own: own.every(size, start))
 
     def on_change(self) -> Stream:
         """Give an event for each interval on which nothing that this is computed from changes."""
@@ -476,12 +498,13 @@ class Stream(Keyed, Runnable, Pointwise):
         """Say whether a condition has been true for that long without a break.
 
         >>> import tilt as tl
-        >>> hot = tl.stream({"t": [0, 5, 10], "hot": [True, True, False]}, time="t", valid="until_next", unit="s")["hot"]
+        >>> rows = {"t": [0, 5, 10], "hot": [True, True, False]}
+        >>> hot = tl.stream(rows, time="t", valid="until_next", unit="s")["hot"]
         >>> hot.held_for("8s").collect().to_dict()
         {'start': [7], 'end': [9], 'hot': [True]}
         """
-        length = _length(duration)
-        return self._made(lambda own: own.held_for(length))
+        size = _length(duration)
+        return self._made(lambda own: own.held_for(size))
 
     # Windows.
 
@@ -517,13 +540,12 @@ class Stream(Keyed, Runnable, Pointwise):
         if isinstance(spec, WindowSpec):
             window = spec.of(self)
         else:
-            length = duration_text(spec)
-            if length[:1] in {"+", "-"}:
-                message = f"window() takes the length of the window, which is positive; x[{length!r}:] is another spelling"
+            size = length(spec)
+            if str(size)[:1] in {"+", "-"}:
+                message = f"window() takes the length of the window, which is positive; x[{size!r}:] is the same"
                 raise ValueError(message)
-            lo = f"-{length}"
-            window = Window(self, lambda own: own.window(lo, "0i" if length.endswith("i") else 0), lo, 0)
-        return window._with(closed=closed, min_samples=min_samples, prevailing=prevailing)  # noqa: SLF001
+            window = WindowSpec(size).of(self)
+        return window._with(closed=closed, min_samples=min_samples, prevailing=prevailing)
 
     def cum_sum(self) -> Stream:
         """Give the sum of all events so far.
@@ -573,8 +595,8 @@ class Stream(Keyed, Runnable, Pointwise):
              3  4.14286
         """
         if half_life is not None and alpha is span is com is None:
-            length = _length(half_life)
-            return self._made(lambda own: own.ewm_by_time(length))
+            size = _length(half_life)
+            return self._made(lambda own: own.ewm_by_time(size))
         return self._slice(slice(None, "0i")).ewm(alpha=alpha, span=span, com=com, half_life=half_life)
 
     # Signals.
@@ -608,8 +630,8 @@ class Stream(Keyed, Runnable, Pointwise):
         >>> x.resample(2, method="linear", max_gap=4).collect().to_dict()
         {'t': [0, 2, 4], 'x': [1.0, 1.5, 2.0]}
         """
-        length, gap = _length(period), _length(max_gap)
-        return self._made(lambda own: own.resample(length, method, gap))
+        size, gap = _length(period), _length(max_gap)
+        return self._made(lambda own: own.resample(size, method, gap))
 
     def lfilter(self, b: Sequence[float], a: Sequence[float] = (1.0,)) -> Stream:
         """Filter samples by a rational transfer function, as :func:`scipy.signal.lfilter` does.
@@ -639,8 +661,8 @@ class Stream(Keyed, Runnable, Pointwise):
         ────────────────
              2        5
         """
-        length = _length(min_distance)
-        return self._made(lambda own, level: own.peaks(length, level), self._resolved(threshold))
+        size = _length(min_distance)
+        return self._made(lambda own, level: own.peaks(size, level), self._resolved(threshold))
 
     # Joins.
 
@@ -687,12 +709,15 @@ class Stream(Keyed, Runnable, Pointwise):
         return _restored, (self._handle.text(), dict(self._sources), self._columns, self._name)
 
 
-def _restored(
-    text: str, sources: Mapping[str, Source], columns: Mapping[str, str] | None, name: str | None
-) -> Stream:
-    return Stream._of(_native.Stream.from_text(text), sources, columns, name)  # noqa: SLF001
+def _restored(text: str, sources: Mapping[str, Source], columns: Mapping[str, str] | None, name: str | None) -> Stream:
+    return Stream._of(_native.Stream.from_text(text), sources, columns, name)
 
 
 def _length(value: Duration | None) -> Any:  # noqa: ANN401
-    """Give a length of time as the native builder takes it: ticks as integers, all else as text."""
-    return value if value is None or (isinstance(value, int) and not isinstance(value, bool)) else duration_text(value)
+    """Give a length of time, if there is one, as the native builder takes it."""
+    return None if value is None else length(value)
+
+
+def _reach(text: str) -> str:
+    """Write no time at all in seconds, whatever the unit is."""
+    return "0s" if text in {"0ms", "0us", "0ns"} else text

@@ -83,7 +83,7 @@ class Table:
         if isinstance(rows, _native.Table):
             self._handle = rows
         elif isinstance(rows, Table):
-            self._handle = rows._handle  # noqa: SLF001
+            self._handle = rows._handle
         elif hasattr(rows, "keys") and not hasattr(rows, "__arrow_c_stream__"):
             columns = cast("Mapping[str, object]", rows)
             self._handle = _native.Table.build([_column(str(name), columns[name]) for name in columns])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from tilt.durations import duration_text
+from tilt.durations import duration_text, negated
+from tilt.durations import length as _length
+from tilt.errors import suggestion
 from tilt.expressions import Expr
 
 if TYPE_CHECKING:
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
 class Window:
     """The events of a stream around each instant, such as ``x["-10s":]``; a reduction makes a stream of it.
 
-    Without events in a window there is no value, for ``len`` neither. Unless a kind of window says when, a reduction has a
-    value at every instant: on its own it is looked at the events of the stream, and combined with other streams at theirs.
+    Without events in a window there is no value, for ``len`` neither. Unless a kind of window says when, a reduction
+    has a value at every instant: on its own it is looked at the events of the stream, combined with other streams at
+    theirs.
 
     >>> import tilt as tl
     >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
@@ -67,7 +70,7 @@ class Window:
         return window._then(lambda own: own.prevailing()) if prevailing else window
 
     def _reduced(self, reduction: str, *params: object) -> Stream:
-        return self._stream._made(lambda own: self._build(own).reduce(reduction, *params))  # noqa: SLF001
+        return self._stream._made(lambda own: self._build(own).reduce(reduction, *params))
 
     def __getitem__(self, column: str) -> Window:
         """Give the window of a column."""
@@ -84,9 +87,9 @@ class Window:
         sources: dict[str, Any] = {}
 
         def traced(event: _native.Stream) -> _native.Stream:
-            result = function(type(self._stream)._of(event, self._stream._sources))  # noqa: SLF001
-            sources.update(result._sources)  # noqa: SLF001
-            return result._handle  # noqa: SLF001
+            result = function(type(self._stream)._of(event, self._stream._sources))
+            sources.update(result._sources)
+            return result._handle
 
         return self._then(lambda own: own.map(traced))
 
@@ -119,7 +122,7 @@ class Window:
         return self._reduced("skew", bias)
 
     def kurtosis(self, *, fisher: bool = True, bias: bool = True) -> Stream:
-        """Give the kurtosis, as :func:`scipy.stats.kurtosis` does: of a normal distribution 0, or 3 if not ``fisher``."""
+        """Give the kurtosis as :func:`scipy.stats.kurtosis` does: 0 for a normal distribution, or 3."""
         return self._reduced("kurtosis", fisher, bias)
 
     def median(self) -> Stream:
@@ -208,8 +211,12 @@ class Window:
         span: float | None = None,
         com: float | None = None,
     ) -> Stream:
-        """Give the exponentially weighted mean: by event (``alpha``, ``span`` or ``com``), or with ``half_life`` by time."""
-        given = [name for name, value in (("alpha", alpha), ("half_life", half_life), ("span", span), ("com", com)) if value is not None]
+        """Give the exponentially weighted mean: by event (``alpha``, ``span``, ``com``) or by time (``half_life``)."""
+        given = [
+            name
+            for name, value in (("alpha", alpha), ("half_life", half_life), ("span", span), ("com", com))
+            if value is not None
+        ]
         if len(given) != 1:
             message = f"ewm() takes one of alpha, half_life, span and com, not {' and '.join(given) or 'none'}"
             raise TypeError(message)
@@ -218,11 +225,13 @@ class Window:
         weight = alpha if alpha is not None else 2 / (span + 1) if span is not None else 1 / (1 + (com or 0.0))
         return self._reduced("ewm", float(weight))
 
-    def reduce(self, reducer: Reducer) -> Stream:
+    def reduce(self, reducer: Reducer | type[Any]) -> Stream:
         """Reduce by functions of your own: see :func:`tilt.reducer`."""
-        return self._stream._made(  # noqa: SLF001
-            lambda own: self._build(own).reduce_with(reducer._traced(own.dtype, own.unit))  # noqa: SLF001
-        )
+        traced = getattr(reducer, "_traced", None)
+        if traced is None:
+            message = f"reduce() takes what tl.reducer(...) makes, not {reducer!r}"
+            raise TypeError(message)
+        return self._stream._made(lambda own: self._build(own).reduce_with(traced(own.dtype, own.unit)))
 
     def agg(self, **named: Expr | Stream) -> Stream:
         """Give a record of several reductions, where the window is not empty.
@@ -239,7 +248,7 @@ class Window:
         """
         names = list(named)
         columns = [value.over(self) if isinstance(value, Expr) else value for value in named.values()]
-        return self._stream._made(  # noqa: SLF001
+        return self._stream._made(
             lambda own, *values: self._build(own).agg(list(zip(names, values, strict=True))), *columns
         )
 
@@ -257,12 +266,17 @@ class Window:
         if offset is None or str(offset).endswith("i"):
             message = "only windows of a length of time have a start and an end"
             raise TypeError(message)
-        unit = self._stream._handle.unit  # noqa: SLF001
+        unit = self._stream._handle.unit
         ticks = duration_ticks(offset, unit)
         added = ticks if unit == "tick" else ("duration", ticks, unit)
-        return self.len().time()._made(lambda own: own.binary("+", added)) if ticks else self.len().time()  # noqa: SLF001
+        return self.len().time()._made(lambda own: own.binary("+", added)) if ticks else self.len().time()
 
-    def __bool__(self) -> bool:
+    def __getattr__(self, name: str) -> NoReturn:
+        """Find no such reduction; name a similar one."""
+        message = f"a Window has no reduction {name!r}{suggestion(name, dir(Window))}"
+        raise AttributeError(message)
+
+    def __bool__(self) -> NoReturn:
         message = "a window has no truth value; reduce it to a stream first"
         raise TypeError(message)
 
@@ -309,19 +323,19 @@ class EventWindow(Window):
 class WindowSpec:
     """A kind of window: made by :func:`tumbling`, :func:`hopping`, :func:`sliding` or :func:`count`."""
 
-    length: str
-    every: str | None = None
-    offset: str | None = None
+    length: str | int
+    every: str | int | None = None
+    offset: str | int | None = None
     step: int | None = None
 
     def of(self, stream: Stream) -> Window:
         """Give the window of a stream."""
-        counted = self.length.endswith("i")
-        lo, hi = f"-{self.length}", "0i" if counted else "0"
+        lo: str | int = negated(self.length)
+        hi: str | int = "0i" if str(self.length).endswith("i") else 0
         every, offset, step = self.every, self.offset, self.step
 
         def build(own: _native.Stream) -> _native.Window:
-            window = own.window(lo, hi if counted else 0)
+            window = own.window(lo, hi)
             if every is not None:
                 window = window.every(every, offset)
             return window if step is None else window.each_nth(step)
@@ -350,22 +364,22 @@ def hopping(length: Duration, *, every: Duration, offset: Duration | None = None
     >>> x.window(tl.hopping(4, every=2)).sum().collect().to_dict()
     {'t': [2, 4, 6], 'x': [3.0, 16.0, 13.0]}
     """
-    return WindowSpec(duration_text(length), duration_text(every), None if offset is None else duration_text(offset))
+    return WindowSpec(_length(length), _length(every), None if offset is None else _length(offset))
 
 
 def sliding(length: Duration) -> WindowSpec:
-    """The last ``length`` of time at every instant: what ``x["-10s":]`` is.
+    """Take the last ``length`` of time at every instant: what ``x["-10s":]`` is.
 
     >>> import tilt as tl
     >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
     >>> x.window(tl.sliding(2)).max().collect().to_dict()
     {'t': [1, 2, 3], 'x': [1.0, 2.0, 6.0]}
     """
-    return WindowSpec(duration_text(length))
+    return WindowSpec(_length(length))
 
 
 def count(n: int, *, every: int | None = None) -> WindowSpec:
-    """The last ``n`` events, at each event or at each ``every``-th.
+    """Take the last ``n`` events, at each event or at each ``every``-th.
 
     >>> import tilt as tl
     >>> x = tl.stream({"t": [1, 5, 6, 9], "x": [1.0, 2.0, 6.0, 7.0]}, time="t")["x"]

@@ -105,7 +105,7 @@ def test_errors_name_operation_operands_and_hint(price: Stream) -> None:
     with pytest.raises(tl.TiltError) as error:
         price.binary("+", "a")
     assert str(error.value).startswith("+: `+` has no common type for f64 and utf8\n    input ~price: f64 point")
-    assert error.value.hint == "`cast` one of them"  # type: ignore[attr-defined]
+    assert error.value.hint == "`cast` one of them"
     with pytest.raises(tl.QueryError, match="calendar"):
         price.shift("1mo")
     with pytest.raises(tl.TiltError, match="5s ahead"):

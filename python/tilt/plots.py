@@ -1,0 +1,156 @@
+"""Pictures of streams over time, as SVG: nothing else is needed to draw or to see them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import html
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from tilt.plans import Picture
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tilt.durations import Instant
+    from tilt.streams import Stream
+    from tilt.table import Table
+
+_COLOURS = ("#2563eb", "#dc2626", "#16a34a", "#9333ea", "#ea580c", "#0891b2")
+_MARGIN = 48
+_BINS = 400
+_POINTS = 120
+
+
+def plot(
+    *streams: Stream,
+    start: Instant | None = None,
+    end: Instant | None = None,
+    width: int = 760,
+    height: int = 220,
+) -> Picture:
+    """Draw streams over time: points, samples as lines, and what lasts as steps; notebooks show it, ``str()`` is SVG.
+
+    Many events are drawn as the range of their values in each of some hundred windows, which tilt computes.
+
+    Parameters
+    ----------
+    *streams
+        Streams of numbers or conditions; of a record all such columns.
+    start, end
+        Only events that end in ``(start, end]``.
+    width, height
+        The size in pixels.
+
+    >>> import tilt as tl
+    >>> x = tl.stream({"t": [1, 2, 5], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+    >>> str(tl.plot(x, x.window(3).mean().alias("mean"))).count("<path")
+    2
+
+    """
+    series = [line for stream in streams for line in _series(stream, start, end)]
+    return Picture(_svg(series, width, height))
+
+
+_Series = tuple[str, str, list[tuple[float, float, float, float]]]
+"""A name, a kind (``points``, ``line``, ``steps`` or ``range``) and from, to, least and largest of each event."""
+
+
+def _series(stream: Stream, start: Instant | None, end: Instant | None) -> list[_Series]:
+    from tilt.inputs import stream as make  # noqa: PLC0415
+    from tilt.reductions import max as largest  # noqa: PLC0415
+    from tilt.reductions import min as least  # noqa: PLC0415
+    from tilt.windows import tumbling  # noqa: PLC0415
+
+    part = None if start is None and end is None else (start if start is not None else -(2**62), end or 2**62)
+    table = stream.collect(part=part, layout="interval", progress=False)
+    begin, finish = table.columns[:2]
+    found: list[_Series] = []
+    for column, dtype in stream.schema.items():
+        if dtype != "bool" and dtype[0] not in "iuf":
+            continue
+        if len(table) > 4 * _BINS:
+            whole = make(table.select(begin, finish, column), valid=(begin, finish), overlap="bag")
+            ticks = [_number(table[edge][name][0]) for edge, name in ((slice(0, 1), begin), (slice(-1, None), finish))]
+            bin_ticks = max(1, round((ticks[1] - ticks[0]) * _scale(table.schema[finish]) / _BINS))
+            bins = whole[column].window(tumbling(bin_ticks)).agg(lo=least(), hi=largest())
+            reduced = bins.collect(layout="interval", progress=False)
+            found.append((column, "range", _rows(reduced, ["lo", "hi"])))
+            continue
+        rows = _rows(table, [column])
+        lengths = {round(to - start_, 9) for start_, to, _, _ in rows}
+        apart = any(b[0] > a[1] for a, b in pairwise(rows))
+        kind = "steps" if len(lengths) > 1 or not apart else "points" if len(rows) <= _POINTS else "line"
+        found.append((column, kind, rows))
+    return found
+
+
+def _rows(table: Table, values: Sequence[str]) -> list[tuple[float, float, float, float]]:
+    edges = [[_number(value) for value in table[name]] for name in table.columns[:2]]
+    columns = [table[name] for name in (values[0], values[-1])]
+    rows = zip(*edges, *columns, strict=True)
+    return [(a, b, float(lo), float(hi)) for a, b, lo, hi in rows if lo is not None and lo == lo and hi == hi]  # noqa: PLR0124
+
+
+def _number(value: Any) -> float:  # noqa: ANN401
+    if isinstance(value, dt.datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=dt.timezone.utc)).timestamp()
+    return value.total_seconds() if isinstance(value, dt.timedelta) else float(value)
+
+
+def _scale(dtype: str) -> float:
+    """Count the ticks of a unit in which times are numbers."""
+    for unit, ticks in (("(ns", 1e9), ("(µs", 1e6), ("(ms", 1e3)):
+        if unit in dtype:
+            return ticks
+    return 1.0
+
+
+def _svg(series: Sequence[_Series], width: int, height: int) -> str:
+    rows = [row for _, _, events in series for row in events]
+    left, right = min((row[1] for row in rows), default=0.0), max((row[1] for row in rows), default=1.0)
+    low, high = min((row[2] for row in rows), default=0.0), max((row[3] for row in rows), default=1.0)
+    across, up = (right - left) or 1.0, (high - low) or 1.0
+
+    def x(at: float) -> float:
+        return _MARGIN + (max(at, left) - left) / across * (width - _MARGIN - 12)
+
+    def y(value: float) -> float:
+        return height - 24 - (value - low) / up * (height - 48)
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}"',
+        ' style="max-width:100%;background:#fff" font-family="sans-serif" font-size="10.5">',
+        f'<rect x="{_MARGIN}" y="24" width="{width - _MARGIN - 12}" height="{height - 48}" fill="none" stroke="#ddd"/>',
+    ]
+    for at, anchor in ((left, "start"), (right, "end")):
+        parts.append(f'<text x="{x(at):.1f}" y="{height - 9}" text-anchor="{anchor}" fill="#555">{_instant(at)}</text>')
+    parts += [
+        f'<text x="{_MARGIN - 4}" y="{y(value) + 3:.1f}" text-anchor="end" fill="#555">{value:.5g}</text>'
+        for value in (low, high)
+    ]
+    labelled = float(_MARGIN)
+    for (name, kind, events), colour in zip(series, _COLOURS * len(series), strict=False):
+        parts.append(_path(kind, [(x(a), x(b), y(lo), y(hi)) for a, b, lo, hi in events], colour))
+        parts.append(f'<text x="{labelled:.0f}" y="15" fill="{colour}">{html.escape(name)}</text>')
+        labelled += 14 + 6.5 * len(name)
+    return "".join([*parts, "</svg>"])
+
+
+def _path(kind: str, events: list[tuple[float, float, float, float]], colour: str) -> str:
+    if kind == "points":
+        moves = "".join(f"M{b - 1.5:.1f} {lo:.1f}h3m-1.5 -1.5v3" for _, b, lo, _ in events)
+    elif kind == "steps":
+        moves = "".join(f"M{a:.1f} {lo:.1f}H{max(b, a + 0.5):.1f}" for a, b, lo, _ in events)
+    elif kind == "range":
+        moves = "".join(f"M{b:.1f} {lo + 0.5:.1f}V{hi - 0.5:.1f}" for _, b, lo, hi in events)
+    else:
+        moves = "".join(f"{'L' if i else 'M'}{b:.1f} {lo:.1f}" for i, (_, b, lo, _) in enumerate(events))
+    return f'<path d="{moves}" fill="none" stroke="{colour}" stroke-width="1.3"/>'
+
+
+def _instant(at: float) -> str:
+    """Write an instant: as a date if it can be one."""
+    if at < 1e8:  # noqa: PLR2004
+        return f"{at:g}"
+    return dt.datetime.fromtimestamp(at, dt.timezone.utc).strftime("%Y-%m-%d %H:%M:%S")

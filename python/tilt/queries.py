@@ -1,0 +1,56 @@
+"""Queries as functions of streams."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Generic, ParamSpec, final
+
+from tilt.streams import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+P = ParamSpec("P")
+
+
+@final
+class QueryFunction(Generic[P]):
+    """A function of streams that gives a stream. See :func:`query`."""
+
+    def __init__(self, function: Callable[P, Stream]) -> None:
+        """Make a query: :func:`query` does that."""
+        self._function = function
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Stream:
+        """Build the query on streams."""
+        result: object = self._function(*args, **kwargs)
+        if not isinstance(result, Stream):
+            name = getattr(self, "__name__", "query")
+            message = f"query {name}() must give a Stream, not {type(result).__name__}"
+            raise TypeError(message)
+        return result
+
+    def explain(self, *args: P.args, **kwargs: P.kwargs) -> str:
+        """Show what runs on such streams: see :meth:`tilt.Stream.explain`."""
+        return self(*args, **kwargs).explain()
+
+    def __reduce__(self) -> str:
+        """Pickle the name: the function is found again in its module."""
+        return str(getattr(self, "__qualname__", ""))
+
+    def __repr__(self) -> str:
+        return f"<tilt.query {getattr(self, '__qualname__', '')}>"
+
+
+def query(function: Callable[P, Stream]) -> QueryFunction[P]:
+    """Make a query of a function of streams: it is checked, can be pickled by name, and run on any rows.
+
+    >>> import tilt as tl
+    >>> @tl.query
+    ... def smooth(ticks: tl.Stream) -> tl.Stream:
+    ...     return ticks["price"]["-2s":].mean()
+    >>> smooth(tl.stream({"t": [1, 2, 5], "price": [1.0, 2.0, 6.0]}, time="t", unit="s")).collect().to_dict()
+    {'t': [1, 2, 5], 'price': [1.0, 1.5, 6.0]}
+    """
+    return QueryFunction(function)
