@@ -315,8 +315,8 @@ class EventWindow(Window):
         return self._moved(self.len().time(), self._after)
 
     def _moved(self, edge: Stream, ticks: int) -> Stream:
-        added = ("duration", ticks, self._stream._handle.unit)  # noqa: SLF001
-        return edge._made(lambda own: own.binary("+", added)) if ticks else edge  # noqa: SLF001
+        added = ("duration", ticks, self._stream._handle.unit)
+        return edge._made(lambda own: own.binary("+", added)) if ticks else edge
 
 
 @dataclass(frozen=True)
@@ -450,6 +450,7 @@ def calendar(
     >>> load = tl.stream({"t": hours, "kw": [1.0] * 48}, time="t", tz="UTC")["kw"]
     >>> load.window(tl.calendar("1d", tz="Europe/Paris")).len().collect().to_dict()["kw"]
     [23, 24, 1]
+
     """
     moved = None if offset is None else duration_text(offset)
 
