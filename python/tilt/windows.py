@@ -406,10 +406,10 @@ class Cells(WindowSpec):
 
 
 def session(gap: Duration, *, max_length: Duration | None = None) -> WindowSpec:
-    """Runs of events that are at most ``gap`` apart: one window each, from the first event to the last.
+    """Take runs of events that are at most ``gap`` apart: one window each, from the first event to the last.
 
-    An event that would make a session longer than ``max_length`` begins another one. A session is known when nothing has
-    followed for ``gap``, so a query looks that far ahead.
+    An event that would make a session longer than ``max_length`` begins another one. A session is known when nothing
+    has followed for ``gap``, so a query looks that far ahead.
 
     >>> import tilt as tl
     >>> clicks = tl.stream({"t": [1, 3, 5, 20, 22], "url": ["a", "b", "c", "d", "e"]}, time="t")
