@@ -32,7 +32,7 @@ from tilt.inputs import scan_csv, scan_ipc, scan_json, scan_parquet, source, str
 from tilt.plots import plot
 from tilt.program import Program
 from tilt.queries import query
-from tilt.reducers import Reducer, reducer
+from tilt.reducers import Reducer, Value, reducer
 from tilt.reductions import (
     all,  # noqa: A004
     any,  # noqa: A004
@@ -66,7 +66,16 @@ from tilt.reductions import (
 from tilt.run import Query
 from tilt.streams import Stream
 from tilt.table import Table
-from tilt.windows import Window, calendar, count, hopping, session, sliding, tumbling
+from tilt.windows import (
+    Window,
+    WindowSpec,
+    calendar,
+    count,
+    hopping,
+    session,
+    sliding,
+    tumbling,
+)
 
 __all__ = [
     "CompileError",
@@ -86,7 +95,9 @@ __all__ = [
     "Table",
     "TiltError",
     "UnsortedError",
+    "Value",
     "Window",
+    "WindowSpec",
     "__version__",
     "all",
     "any",

@@ -203,10 +203,13 @@ class Looked(Source):
 def staged(stream: Stream, key: str | None = None) -> Stream:
     """Give a stream whose source is the result of another, which is computed when the query runs."""
     span, is_bag = _native.events(stream._handle)
+    unit = stream._handle.unit
+    suffix = "" if unit == "tick" else unit
+    spans: dict[str, str | tuple[str, str]] = {"point": "point", "interval": ("start", "end")}
     events = Events(
         time="time",
-        valid=("start", "end") if span == "interval" else "point" if span == "point" else int(span.split()[1]),
-        unit=None if stream._handle.unit == "tick" else stream._handle.unit,
+        valid=spans.get(span, f"{span.removeprefix('fixed ')}{suffix}"),
+        unit=suffix or None,
         key=key,
         overlap="bag" if is_bag or any(source.events.key for source in stream._sources.values()) else None,
     )

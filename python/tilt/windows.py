@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from tilt.durations import duration_text, negated
 from tilt.durations import length as _length
@@ -70,7 +70,11 @@ class Window:
         return window._then(lambda own: own.prevailing()) if prevailing else window
 
     def _reduced(self, reduction: str, *params: object) -> Stream:
-        return self._stream._made(lambda own: self._build(own).reduce(reduction, *params))
+        return self._named(self._stream._made(lambda own: self._build(own).reduce(reduction, *params)), reduction)
+
+    def _named(self, result: Stream, reduction: str) -> Stream:
+        """Call a reduction of records after what was done, as they have no name of their own."""
+        return result.alias(reduction) if self._stream.dtype.startswith("{") else result
 
     def __getitem__(self, column: str) -> Window:
         """Give the window of a column."""
@@ -231,7 +235,8 @@ class Window:
         if traced is None:
             message = f"reduce() takes what tl.reducer(...) makes, not {reducer!r}"
             raise TypeError(message)
-        return self._stream._made(lambda own: self._build(own).reduce_with(traced(own.dtype, own.unit)))
+        result = self._stream._made(lambda own: self._build(own).reduce_with(traced(own.dtype, own.unit)))
+        return self._named(result, cast("Reducer", reducer).name)
 
     def agg(self, **named: Expr | Stream) -> Stream:
         """Give a record of several reductions, where the window is not empty.

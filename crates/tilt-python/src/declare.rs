@@ -39,7 +39,11 @@ pub(crate) fn declare(
     options.value = value;
     let unit = unit.map(parse_unit).transpose()?;
     let unit = unit_of(rows, &time, unit.unwrap_or(Unit::Tick));
-    let ticks = |text: &str| ir::parse_duration(text, unit).map_err(|error| query_error(&error));
+    // A bare number counts ticks, whatever they are.
+    let ticks = |text: &str| match text.parse() {
+        Ok(ticks) => Ok(ticks),
+        Err(_) => ir::parse_duration(text, unit).map_err(|error| query_error(&error)),
+    };
     let span = match valid {
         "point" => SpanRule::Point,
         "until_next" => SpanRule::UntilNext,

@@ -161,7 +161,7 @@ impl Query {
 }
 
 fn compile(program: &ir::Program) -> PyResult<Compiled> {
-    let query = tilt::Query::new(program.clone()).map_err(|error| run_error(&error))?;
+    let query = tilt::Query::new(pruned(program)).map_err(|error| run_error(&error))?;
     query.compile().map_err(|error| run_error(&error))
 }
 

@@ -1,0 +1,252 @@
+"""The command line: ``tilt`` or ``python -m tilt``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tilt import _native, _versions, inputs, sources
+from tilt.errors import QueryError, TiltError
+from tilt.program import Program
+from tilt.queries import QueryFunction
+from tilt.run import Query
+from tilt.streams import Stream
+from tilt.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_SCANS: dict[str, Callable[..., Stream]] = {
+    ".parquet": inputs.scan_parquet,
+    ".csv": inputs.scan_csv,
+    ".arrow": inputs.scan_ipc,
+    ".feather": inputs.scan_ipc,
+    ".ipc": inputs.scan_ipc,
+    ".jsonl": inputs.scan_json,
+    ".ndjson": inputs.scan_json,
+}
+_STAGES = ("logical", "optimized", "loops", "llvm", "asm")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and give its exit code: 0, 1 if the query or its rows are wrong, 2 if the arguments are.
+
+    >>> from tilt.cli import main
+    >>> main(["explain", "missing.tilt"])
+    1
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        options.command(options)
+    except (TiltError, OSError, TypeError, ValueError) as error:
+        print(f"tilt: {error}", file=sys.stderr)  # noqa: T201
+        return 1
+    except KeyboardInterrupt:
+        print("tilt: interrupted", file=sys.stderr)  # noqa: T201
+        return 130
+    except BrokenPipeError:
+        return 0
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tilt", description="Run, explain and try time-centric queries.")
+    parser.add_argument("--version", action="version", version=f"tilt {_native.__version__}")
+    commands = parser.add_subparsers(required=True, metavar="command")
+
+    run = commands.add_parser("run", help="run a query on files")
+    _query_arguments(run)
+    run.add_argument("--out", type=Path, help="a .parquet, .csv, .arrow or .jsonl file; by default rows are printed")
+    run.add_argument("--threads", type=int, help="how many threads to use")
+    run.add_argument("--quiet", action="store_true", help="show no progress")
+    run.set_defaults(command=_run)
+
+    explain = commands.add_parser("explain", help="show what a query does")
+    _query_arguments(explain)
+    explain.add_argument("--stage", choices=_STAGES, default="loops", help="what to show (%(default)s)")
+    explain.add_argument("--format", choices=["text", "mermaid", "dot", "json"], default="text")
+    explain.set_defaults(command=_explain)
+
+    demo = commands.add_parser("demo", help="generate a day of ticks, run two queries, draw them")
+    demo.add_argument("--events", type=int, default=1_000_000, help="how many ticks (%(default)s)")
+    demo.add_argument("--plot", type=Path, default=Path("tilt-demo.svg"), help="where to draw (%(default)s)")
+    demo.set_defaults(command=_demo)
+
+    bench = commands.add_parser("bench", help="compare with the libraries that are installed")
+    bench.add_argument("--events", type=int, default=1_000_000, help="how many ticks (%(default)s)")
+    bench.set_defaults(command=_bench)
+
+    versions = commands.add_parser("versions", help="print what to send along with a bug report")
+    versions.set_defaults(command=lambda _: _versions.show_versions())
+    return parser
+
+
+def _query_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("query", type=Path, help="a .py file with a function `query` or a stream, or a .tilt program")
+    parser.add_argument("--input", action="append", default=[], metavar="NAME=FILES", help="files for an input")
+    parser.add_argument("--time", help="the column of times")
+    parser.add_argument("--key", help="the column of keys")
+    parser.add_argument("--unit", help="what integer times count: s, ms, us or ns")
+    parser.add_argument("--period", help="the distance of samples")
+    parser.add_argument("--sort", action="store_true", help="sort rows that are not in order")
+
+
+def _inputs(options: argparse.Namespace) -> dict[str, Stream]:
+    """Give a stream for each ``--input``."""
+    found = {}
+    for given in options.input:
+        name, separator, files = given.partition("=")
+        if not separator:
+            _refuse(f"--input {given} has no name; write --input name=files")
+        if options.time is None:
+            _refuse(f"--input {given} needs the column of times; add --time column")
+        scan = _SCANS.get(Path(files).suffix.lower())
+        if scan is None:
+            _refuse(f"what {files} is cannot be told from its name; it may end with {', '.join(_SCANS)}")
+        events = {"time": options.time, "unit": options.unit, "period": options.period, "sort": options.sort}
+        stream = scan(files, name=name, **events)
+        found[name] = stream if options.key is None else stream.key_by(options.key)
+    return found
+
+
+def _refuse(message: str) -> NoReturn:
+    raise QueryError(message)
+
+
+def _loaded(options: argparse.Namespace) -> Stream | Program:
+    """Give the query of a file."""
+    path: Path = options.query
+    if path.suffix != ".py":
+        return Program.parse(path.read_text(encoding="utf-8"))
+    space: dict[str, Any] = {"__name__": "tilt_query", "__file__": str(path)}
+    code = compile(path.read_text(encoding="utf-8"), str(path), "exec")
+    exec(code, space)  # noqa: S102
+    queries = [value for value in space.values() if isinstance(value, (QueryFunction, Stream))]
+    wanted = space.get("query", queries[-1] if queries else None)
+    streams = _inputs(options)
+    if isinstance(wanted, Stream):
+        return wanted.bind(**streams)
+    if callable(wanted):
+        result: object = wanted(**streams)
+        if isinstance(result, Stream):
+            return result
+    _refuse(
+        f"{path} defines no query: write a function `query` of streams, decorate one with @tl.query, or make a stream"
+    )
+
+
+def _run(options: argparse.Namespace) -> None:
+    query = _loaded(options)
+    settings: dict[str, Any] = {"threads": options.threads, "progress": False if options.quiet else None}
+    if isinstance(query, Stream):
+        table = query.collect(**settings)
+    else:
+        given = {name: next(iter(stream._sources.values())) for name, stream in _inputs(options).items()}
+        table = Query(query).run(given, **settings)
+    if options.out is None:
+        print(table)  # noqa: T201
+        return
+    writers = {".parquet": Table.write_parquet, ".csv": Table.write_csv, ".arrow": Table.write_ipc}
+    writers |= {".feather": Table.write_ipc, ".ipc": Table.write_ipc, ".jsonl": Table.write_jsonl}
+    writer: Any = writers.get(options.out.suffix.lower())
+    if writer is None:
+        _refuse(f"what to write into {options.out} cannot be told from its name; it may end with {', '.join(writers)}")
+    writer(table, options.out)
+    print(f"{len(table):,} rows written to {options.out}", file=sys.stderr)  # noqa: T201
+
+
+def _explain(options: argparse.Namespace) -> None:
+    query = _loaded(options)
+    if isinstance(query, Stream):
+        print(query.explain(options.stage, format=options.format).rstrip())  # noqa: T201
+        return
+    from tilt import plans  # noqa: PLC0415
+
+    compiled = Query(query)
+    text = compiled.explain(options.stage)
+    if options.format != "text":
+        program = str(query) if options.stage == "logical" else compiled.explain("optimized")
+        text = plans.render(plans.graph(program), options.format)
+    print(text.rstrip())  # noqa: T201
+
+
+def _ticks(events: int) -> Stream:
+    try:
+        from tilt import generate  # noqa: PLC0415
+    except ImportError:
+        _refuse("data are generated by NumPy, which is not installed; pip install numpy")
+    rows = generate.price_ticks(events, seed=1, rate=max(1.0, events / 23_400)).table()
+    return inputs.stream(rows, time="time", name="ticks")
+
+
+def _trend(price: Stream) -> Stream:
+    change = price["-10s":].mean() - price["-20s":].mean()
+    return change.filter(change > 0).alias("trend")
+
+
+def _strength(price: Stream) -> Stream:
+    """Give the relative strength index of the closes of minutes."""
+    from tilt.windows import tumbling  # noqa: PLC0415
+
+    close = price.window(tumbling("1m")).last()
+    change = close - close.shift("1m")
+    up, down = change.clip(0, None)["-14m":].mean(), (-change).clip(0, None)["-14m":].mean()
+    return (100 - 100 / (1 + up / down)).every("1m").alias("rsi")
+
+
+def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    """Give the best time of three, and a result."""
+    best, result = float("inf"), None
+    for _ in range(3):
+        begun = time.perf_counter()
+        result = work()
+        best = min(best, time.perf_counter() - begun)
+    return best, result
+
+
+def _demo(options: argparse.Namespace) -> None:
+    from tilt.plots import plot  # noqa: PLC0415
+
+    price = _ticks(options.events)["price"]
+    for title, stream in (("trend of the last 10 and 20 seconds", _trend(price)), ("RSI of minutes", _strength(price))):
+        print(f"== {title}\n\n{stream.explain('optimized')}")  # noqa: T201
+        took, table = _timed(lambda stream=stream: stream.collect(progress=False))  # type: ignore[misc]
+        print(f"{table}\n\n{options.events / took / 1e6:,.1f} million events a second\n")  # noqa: T201
+    picture = plot(price, price["-10m":].mean().alias("mean of 10 minutes"))
+    options.plot.write_text(str(picture), encoding="utf-8")
+    print(f"drawn: {options.plot}")  # noqa: T201
+
+
+def _bench(options: argparse.Namespace) -> None:
+    ticks = _ticks(options.events)
+    (source,) = ticks._sources.values()
+    assert isinstance(source, sources.Rows)  # noqa: S101
+    rows = source.table
+    price = ticks["price"]
+    seconds = {"tilt": _timed(lambda: _trend(price).collect(progress=False))}
+    try:
+        import polars as pl  # noqa: PLC0415
+    except ImportError:
+        pass
+    else:
+        frame = rows.to_polars().lazy()
+        mean = pl.col("price").rolling_mean_by
+        change = frame.select("time", trend=mean("time", "10s") - mean("time", "20s")).filter(pl.col("trend") > 0)
+        seconds["polars"] = _timed(change.collect)
+    try:
+        series = rows.to_pandas().set_index("time")["price"]
+    except ImportError:
+        pass
+    else:
+
+        def trend() -> Any:  # noqa: ANN401
+            change = series.rolling("10s").mean() - series.rolling("20s").mean()
+            return change[change > 0]
+
+        seconds["pandas"] = _timed(trend)
+    print(f"trend of {options.events:,} ticks, best of three")  # noqa: T201
+    for name, (took, result) in seconds.items():
+        print(f"  {name:<8}{took * 1e3:9.1f} ms {options.events / took / 1e6:9.1f} M events/s {len(result):>12,} rows")  # noqa: T201

@@ -1,0 +1,304 @@
+"""Streams: what users can do with them, and what they are told when they do it wrong."""
+
+import importlib.util
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tilt as tl
+from tilt.cli import main
+
+ROWS = {"t": [1, 2, 5, 6], "px": [10.0, 11.0, 9.0, 12.0], "qty": [1, 5, 2, 3], "sym": ["a", "b", "a", "b"]}
+
+
+@pytest.fixture
+def trades() -> tl.Stream:
+    return tl.stream(ROWS, time="t", unit="s")
+
+
+@tl.query
+def smooth(ticks: tl.Stream) -> tl.Stream:
+    return ticks["px"]["-2s":].mean()
+
+
+def test_pickling(trades: tl.Stream) -> None:
+    query = trades.key_by("sym").with_columns(mean=trades["px"]["-4s":].mean()).filter(tl.col("qty") > 1)
+    copy = pickle.loads(pickle.dumps(query))
+    assert copy.collect() == query.collect()
+    assert copy.schema == query.schema
+    copied = pickle.loads(pickle.dumps((trades["px"] + 1).alias("y")))
+    assert copied.collect().columns == ["t", "y"]
+    assert smooth(trades).collect()["px"] == [10.0, 10.5, 9.0, 10.5]
+
+
+def test_a_query_function_is_pickled_by_name(tmp_path: Path) -> None:
+    module = tmp_path / "queries_of_mine.py"
+    module.write_text(
+        "import tilt as tl\n\n@tl.query\ndef double(x: tl.Stream) -> tl.Stream:\n    return x['px'] * 2\n"
+    )
+    code = "import pickle, queries_of_mine as m; assert pickle.loads(pickle.dumps(m.double)) is m.double"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)  # noqa: S603
+    with pytest.raises(TypeError, match="must give a Stream"):
+        tl.query(lambda: 1)()  # type: ignore[arg-type, return-value]
+
+
+def test_threads_share_streams(trades: tl.Stream) -> None:
+    query = (trades["px"] - trades["px"]["-3s":].mean()).alias("d")
+    expected = query.collect()
+    with ThreadPoolExecutor(4) as pool:
+        assert all(table == expected for table in pool.map(lambda _: query.collect(), range(16)))
+
+
+def test_sources_are_named_apart_and_shared(trades: tl.Stream) -> None:
+    other = tl.stream({"t": [1, 2], "x": [1.0, 2.0]}, time="t", unit="s")["x"]
+    one = trades["px"] + other
+    two = one - other
+    assert two.explain("logical").count("input ~") == 2
+    assert two.collect()["px"] == [10.0, 11.0]
+    assert (other - trades["px"] + one).collect()["x"] == [2.0, 4.0]
+    assert (trades["px"] + 1).same_plan(trades["px"] + 1)
+
+
+def test_keys_after_windows_are_a_stage(trades: tl.Stream) -> None:
+    busy = trades.with_columns(total=trades["qty"].cum_sum()).key_by("sym")
+    assert "earlier stage" in busy.explain()
+    assert busy["total"].diff().collect().to_dict() == {"time": [5, 6], "sym": ["a", "b"], "total": [7, 5]}
+    per_key = trades.key_by("sym")["px"].diff().unkey()
+    assert per_key.collect().to_dict() == {"time": [5, 6], "sym": ["a", "b"], "px": [-1.0, 1.0]}
+    bars = trades.window(tl.tumbling("2s")).agg(n=tl.len())
+    assert bars.collect()["n"] == [2, 2]
+    assert bars.key_by("n").cum_count().collect().to_dict() == {"time": [2, 6], "n": [2, 2], "len": [1, 2]}
+
+
+def test_lookup(trades: tl.Stream) -> None:
+    names = tl.table({"sym": ["a", "c"], "name": ["Alpha", "Gamma"], "lot": [100, 1]}, key="sym")
+    joined = trades.filter(trades["qty"] > 1).lookup(names, on="sym")
+    assert joined.collect()["name"] == [None, "Alpha", None]
+    assert joined.key_by("name")["px"].collect()["name"] == [None, "Alpha", None]
+    later = trades.with_columns(mean=trades["px"]["-2s":].mean()).lookup(names, on="sym")
+    assert later.collect()["lot"] == [100, None, 100, None]
+    with pytest.raises(tl.SchemaError, match="more than one row"):
+        trades.lookup(tl.table({"k": [1, 1], "v": [2, 3]}, key="k"), on="qty")
+    with pytest.raises(tl.SchemaError, match="in the stream and in the table"):
+        trades.lookup(tl.table({"k": [1], "px": [2]}, key="k"), on="qty")
+
+
+def test_deferred_sources() -> None:
+    ticks = tl.source("ticks", {"t": "timestamp(us)", "px": "f64"}, time="t")
+    query = ticks["px"]["-10s":].max()
+    with pytest.raises(tl.QueryError, match="has no rows yet"):
+        query.collect()
+    rows = {"t": [datetime(2026, 1, 5), datetime(2026, 1, 5, 0, 0, 5)], "px": [2.0, 1.0]}  # noqa: DTZ001
+    assert query.run(ticks=rows)["px"] == [2.0, 2.0]
+    assert query.bind(ticks=tl.stream(rows, time="t")).collect()["px"] == [2.0, 2.0]
+    with pytest.raises(tl.QueryError, match="no source `tick`"):
+        query.run(tick=rows)
+
+
+def test_deferred_expressions(trades: tl.Stream) -> None:
+    bound = trades.filter((trades["px"] > 9.5) & (trades["sym"] == "b"))
+    assert trades.filter((tl.col("px") > 9.5) & (tl.col("sym") == "b")).same_plan(bound)
+    assert trades.select(up=tl.col("px") - tl.col("px").prev()).collect()["up"] == [None, 1.0, -2.0, 3.0]
+    kind = tl.when(tl.col("qty") >= 3).then(tl.lit("big")).otherwise("small")
+    assert trades.with_columns(kind=kind).collect()["kind"] == ["small", "big", "small", "big"]
+    assert trades.with_columns(d=100 - tl.col("px")["-2s":].mean()).collect()["d"] == [90.0, 89.5, 91.0, 89.5]
+    windows = trades.window(tl.tumbling("5s"))
+    table = windows.agg(
+        value=(tl.col("px") * tl.col("qty")).sum(), start=tl.window_start(), end=tl.window_end()
+    ).collect()
+    assert table["value"] == [83.0, 36.0]
+    assert [value.second for value in table["start"]] == [0, 5]
+    assert [value.second for value in table["end"]] == [5, 10]
+
+
+def test_lengths_of_time_in_all_spellings(trades: tl.Stream) -> None:
+    px = trades["px"]
+    expected = px["-2s":].mean().collect()
+    assert px.window(timedelta(seconds=2)).mean().collect() == expected
+    assert px.window(np.timedelta64(2, "s")).mean().collect() == expected
+    assert px.window(2).mean().collect() == expected
+    assert px[timedelta(seconds=-2) :].mean().collect() == expected
+    assert px[timedelta(seconds=-1)].collect() == px["-1s"].collect()
+
+
+def test_literals_of_time(trades: tl.Stream) -> None:
+    rows = tl.stream({"t": [datetime(2026, 1, 5), datetime(2026, 1, 6)], "x": [1, 2]}, time="t")  # noqa: DTZ001
+    assert rows.filter(rows.time() > datetime(2026, 1, 5)).collect()["x"] == [2]  # noqa: DTZ001
+    assert rows.filter(rows.time() > np.datetime64("2026-01-05")).collect()["x"] == [2]
+    assert trades.collect().columns == ["t", "px", "qty", "sym"]
+
+
+def test_results_in_every_form(trades: tl.Stream, tmp_path: Path) -> None:
+    query = (trades["px"] * 2).alias("double")
+    assert query.to_polars()["double"].to_list() == [20.0, 22.0, 18.0, 24.0]
+    assert query.to_pandas()["double"].tolist() == [20.0, 22.0, 18.0, 24.0]
+    assert query.to_arrow().column_names == ["t", "double"]
+    assert query.to_numpy()["double"].sum() == 84.0
+    assert tl.Table(query) == query.collect()
+    for name, write in (("parquet", query.sink_parquet), ("csv", query.sink_csv), ("arrow", query.sink_ipc)):
+        write(tmp_path / f"out.{name}")
+        assert (tmp_path / f"out.{name}").stat().st_size > 0
+    assert [len(batch) for batch in query.collect_batches(3)] == [3, 1]
+    assert "<svg" in query._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("mistake", "kind", "message"),
+    [
+        (lambda s: s["px"] + "a", tl.SchemaError, "no common type"),
+        (lambda s: s["pix"], tl.SchemaError, "did you mean `px`"),
+        (lambda s: 1 if s["px"] > 1 else 0, TypeError, r"tl\.when"),
+        (lambda s: (s["px"] > 1) and (s["px"] < 2), TypeError, "`&`"),
+        (lambda s: s["px"][-1], tl.QueryError, "prev"),
+        (lambda s: s["px"]["-10 seconds":].mean(), tl.QueryError, "not a duration"),
+        (lambda s: s["px"]["-1mo":].mean(), tl.QueryError, "calendar"),
+        (lambda _: tl.stream({"t": [2, 1], "x": [1.0, 2.0]}, time="t").collect(), tl.UnsortedError, "row 1"),
+        (lambda _: tl.stream(ROWS, time="ts"), tl.SchemaError, "the columns are"),
+        (lambda _: tl.source("x", {"t": "i64", "x": "f64"}, time="t").collect(), tl.QueryError, r"bind\(x=rows\)"),
+        (lambda s: s["px"] - s["px"]["-10s":], TypeError, "reduced"),
+        (lambda s: s["px"]["-10s":].avg(), AttributeError, "did you mean `mean`"),
+        (lambda s: s.px, AttributeError, r"stream\['px'\]"),
+        (lambda s: list(s["px"]), TypeError, "collect"),
+        (lambda s: s["px"].filter(s["px"]), tl.SchemaError, "bool"),
+        (lambda s: s.with_columns(x=tl.max()), TypeError, "agg"),
+        (lambda s: s.window("1s").agg(x=tl.col("px")), TypeError, "reduce it"),
+        (lambda s: s["px"][s["px"] > 1], TypeError, "filter"),
+        (lambda s: s["px"] + np.arange(3), TypeError, r"tl\.stream"),
+        (lambda s: s["px"].window("-10s"), ValueError, "positive"),
+        (lambda s: s["px"].ewm(alpha=0.5, span=2), TypeError, "alpha and span"),
+        (lambda s: s["px"].interpolate(), TypeError, "max_gap"),
+        (lambda s: s["px"]["sym"], tl.SchemaError, "single"),
+        (lambda _: tl.Stream(), TypeError, r"tl\.stream"),
+        (lambda _: tl.Config(thread=1), TypeError, "no setting"),
+    ],
+)
+def test_mistakes_are_explained(
+    trades: tl.Stream,
+    mistake: "object",
+    kind: type[Exception],
+    message: str,
+) -> None:
+    with pytest.raises(kind, match=message):
+        mistake(trades)  # type: ignore[operator]
+
+
+def test_reducers_refuse_what_cannot_be_traced(trades: tl.Stream) -> None:
+    def of(**functions: object) -> tl.Stream:
+        whole = {"init": lambda: {"s": 0.0}, "acc": lambda a, v: {"s": a.s + v}, "result": lambda a: a.s} | functions
+        return trades["px"]["-2s":].reduce(tl.reducer(**whole))  # type: ignore[call-overload]
+
+    assert of().collect()["px"] == [10.0, 21.0, 9.0, 21.0]
+    bounded = of(acc=lambda a, v: {"s": tl.when(v > 10.5).then(a.s + v).otherwise(a.s)})
+    assert bounded.collect()["px"] == [0.0, 11.0, 0.0, 12.0]
+    with pytest.raises(TypeError, match=r"tl\.when"):
+        of(acc=lambda a, v: {"s": a.s + v if v > 1 else a.s})
+    with pytest.raises(TypeError, match="must give the new state"):
+        of(acc=lambda a, v: a.s + v)
+    with pytest.raises(TypeError, match="dictionary"):
+        of(init=lambda: 0.0)
+    with pytest.raises(TypeError, match="needs init and acc and result"):
+        tl.reducer()  # type: ignore[call-overload]
+
+
+times = st.lists(st.integers(1, 40), min_size=1, max_size=30, unique=True).map(sorted)
+values = st.floats(-1e6, 1e6, allow_nan=False).map(lambda v: round(v, 3))
+
+
+@st.composite
+def expressions(draw: st.DrawFn, depth: int = 3) -> tuple[str, str]:
+    """A query and the same in pandas, as texts."""
+    kind = (
+        draw(st.sampled_from(["leaf", "leaf", "binary", "binary", "window", "prev", "clip", "abs"]))
+        if depth
+        else "leaf"
+    )
+    if kind == "leaf":
+        return "x", "x"
+    ours, theirs = draw(expressions(depth=depth - 1))
+    if kind == "binary":
+        op = draw(st.sampled_from("+-*"))
+        right = draw(st.one_of(expressions(depth=depth - 1), st.integers(-3, 3).map(lambda n: (str(n), str(n)))))
+        return f"({ours} {op} {right[0]})", f"({theirs} {op} {right[1]})"
+    if kind == "window":
+        length, name = draw(st.integers(1, 20)), draw(st.sampled_from(["mean", "sum", "min", "max", "last"]))
+        return f"({ours}).at(x).window({length}).{name}().at(x)", f"rolling({theirs}, {length}, {name!r})"
+    if kind == "prev":
+        return f"({ours}).at(x).prev()", f"prev({theirs})"
+    call = "clip(-5, 5)" if kind == "clip" else "abs()"
+    return f"({ours}).{call}", f"({theirs}).{call}"
+
+
+def _rolling(series: "pd.Series[float]", length: int, name: str) -> "pd.Series[float]":
+    known, reach = series.dropna(), pd.Timedelta(seconds=length)
+    windows = [known[(known.index > t - reach) & (known.index <= t)].to_numpy() for t in series.index]
+    fold = (lambda v: v[-1]) if name == "last" else getattr(np, name)
+    return pd.Series([float(fold(v)) if len(v) else np.nan for v in windows], index=series.index)
+
+
+def _prev(series: "pd.Series[float]") -> "pd.Series[float]":
+    return series.dropna().shift().reindex(series.index)
+
+
+@settings(max_examples=60, deadline=None)
+@given(times, st.data())
+def test_random_expressions_agree_with_pandas(at: list[int], data: st.DataObject) -> None:
+    rows = {"t": at, "x": data.draw(st.lists(values, min_size=len(at), max_size=len(at)))}
+    ours, theirs = data.draw(expressions())
+    x = tl.stream(rows, time="t", unit="s")["x"]
+    series = pd.Series(rows["x"], index=pd.to_datetime(at, unit="s"), dtype=float)
+    expected = eval(theirs, {"x": series, "rolling": _rolling, "prev": _prev}).dropna()  # noqa: S307
+    got = eval(ours, {"x": x}).collect().to_numpy()  # noqa: S307
+    note = f"{ours}  {rows}"
+    assert got["t"].tolist() == [stamp.timestamp() for stamp in expected.index], note
+    scale = 1e-9 * max(1.0, float(np.abs(expected).max() if len(expected) else 0), 1e12)
+    np.testing.assert_allclose(got["x"], expected, rtol=1e-6, atol=scale, err_msg=note)
+
+
+def test_the_typed_example_runs() -> None:
+    path = Path(__file__).with_name("typed_example.py")
+    spec = importlib.util.spec_from_file_location("typed_example", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["typed_example"] = module
+    spec.loader.exec_module(module)
+    table = module.main()
+    assert table["side"] == [None, "rich", "cheap", None]
+    assert table["high"] == [11.0, 11.0, 11.0, 10.5]
+
+
+def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tl.Table(ROWS).write_parquet(tmp_path / "ticks.parquet")
+    script = tmp_path / "query.py"
+    script.write_text("def query(ticks):\n    return ticks['px']['-2s':].mean()\n")
+    given_ = [str(script), "--input", f"ticks={tmp_path / 'ticks.parquet'}", "--time", "t", "--unit", "s"]
+    assert main(["run", *given_, "--out", str(tmp_path / "out.csv"), "--quiet"]) == 0
+    assert (tmp_path / "out.csv").read_text().splitlines()[:3] == ["t,px", "1,10.0", "2,10.5"]
+    assert main(["explain", *given_, "--stage", "optimized"]) == 0
+    assert "reduce mean ~ticks[t-2s : t]" in capsys.readouterr().out
+    assert main(["explain", *given_, "--format", "mermaid"]) == 0
+    assert "flowchart" in capsys.readouterr().out
+    program = tmp_path / "query.tilt"
+    program.write_text("query q unit s { input ~ticks: {px: f64} point ~y[t] = ~ticks[t].px * 2.0 output ~y }")
+    assert main(["run", str(program), *given_[1:]]) == 0
+    assert "24" in capsys.readouterr().out
+    assert main(["run", str(tmp_path / "none.py")]) == 1
+    assert main(["run", str(script), "--input", "nonsense"]) == 1
+    assert main(["run", *given_, "--out", str(tmp_path / "out.what")]) == 1
+    script.write_text("x = 1\n")
+    assert main(["run", *given_]) == 1
+    assert "defines no query" in capsys.readouterr().err
+    assert main(["demo", "--events", "2000", "--plot", str(tmp_path / "demo.svg")]) == 0
+    assert (tmp_path / "demo.svg").read_text().startswith("<svg")
+    assert main(["bench", "--events", "2000"]) == 0
+    with pytest.raises(SystemExit) as stopped:
+        main(["nonsense"])
+    assert stopped.value.code == 2
