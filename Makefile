@@ -35,6 +35,20 @@ test-rust: ## run the Rust tests
 	$(call heading,Rust tests)
 	cargo test --workspace
 
+.PHONY: checked
+checked: ## run the differential tests with the loop interpreter, which checks every access
+	@scripts/setup system python
+	$(call heading,Differential tests)
+	PROPTEST_CASES=$${PROPTEST_CASES:-2000} cargo test -p tilt --test it -- engine keyed joins shapes streams
+	cargo test -p tilt-codegen
+
+.PHONY: asan
+asan: ## run the differential tests with AddressSanitizer, which needs a nightly toolchain
+	@scripts/setup system python
+	$(call heading,AddressSanitizer)
+	RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0 CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/asan PROPTEST_CASES=$${PROPTEST_CASES:-100} \
+	  cargo +nightly test -p tilt --test it --target $$(rustc -vV | sed -n 's/^host: //p') -- engine keyed joins shapes streams
+
 .PHONY: test-python
 test-python: setup ## run the Python tests and doctests
 	$(call heading,Python tests)

@@ -12,9 +12,10 @@ mod generate;
 use generate::{Choices, Scope};
 use libfuzzer_sys::fuzz_target;
 use tilt::ir::{
-    self, Agg, BinaryOp, Bounds, Clock, DType, Edge, Expr, ExprId, Field, FuncId, Id, Lambda,
-    Lineage, Node, Pipeline, Program, QuantileMethod, Ratio, ReducerId, Scalar, Source, SpanRule,
-    Stream, StreamId, TimePart, Timelines, UnaryOp, Unit, VarId, Width, Window, pass::PASSES,
+    self, Agg, BinaryOp, Bounds, Calendar, CalendarUnit, Clock, Closed, DType, Edge, Expr, ExprId,
+    Field, FuncId, Id, Lambda, Lineage, Node, Pipeline, Program, QuantileMethod, Ratio, ReducerId,
+    Scalar, Source, SpanRule, Stream, StreamId, TimePart, Timelines, UnaryOp, Unit, VarId, Width,
+    Window, pass::PASSES,
 };
 
 /// Shared nodes count as often as they are used; some walks take that long.
@@ -249,8 +250,20 @@ impl Vandal<'_, '_> {
     }
 
     fn clock(&mut self) -> Clock {
-        match self.choices.below(4) {
+        match self.choices.below(6) {
             0 => Clock::At(self.stream()),
+            4 => Clock::Sessions {
+                stream: self.stream(),
+                gap: self.number(),
+                max: (self.choices.below(2) > 0).then(|| self.number()),
+            },
+            5 => Clock::Calendar(Calendar {
+                count: self.number() as u32,
+                unit: CalendarUnit::Month,
+                zone: (self.choices.below(2) > 0).then(|| self.name()),
+                offset: self.number(),
+                closed: Closed::Left,
+            }),
             1 => Clock::Every {
                 period: self.number(),
                 offset: self.number(),
@@ -311,8 +324,9 @@ impl Vandal<'_, '_> {
                 let agg = self.agg();
                 let (lo, hi) = (self.number(), self.number());
                 let lo = (self.choices.below(4) > 0).then_some(lo);
-                let bounds = match self.choices.below(3) {
+                let bounds = match self.choices.below(4) {
                     0 => Bounds::Ordinal { lo, hi },
+                    3 => Bounds::Event,
                     _ => Bounds::Time { lo, hi },
                 };
                 Expr::Reduce {

@@ -67,7 +67,7 @@ from tilt.run import Query
 from tilt.streams import Stream
 from tilt.table import Table
 from tilt.udfs import udf
-from tilt.windows import Window, WindowSpec, count, hopping, sliding, tumbling
+from tilt.windows import Window, WindowSpec, calendar, count, hopping, session, sliding, tumbling
 
 __all__ = [
     "CompileError",
@@ -95,6 +95,7 @@ __all__ = [
     "any",
     "arg_max",
     "arg_min",
+    "calendar",
     "ceil",
     "coalesce",
     "col",
@@ -128,6 +129,7 @@ __all__ = [
     "scan_ipc",
     "scan_json",
     "scan_parquet",
+    "session",
     "show_versions",
     "sin",
     "skew",

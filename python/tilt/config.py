@@ -23,7 +23,7 @@ class Config(contextlib.AbstractContextManager["Config"]):
 
     threads: ClassVar[int | None] = None
     """How many threads a run uses; ``None`` leaves it to ``TILT_THREADS`` and the cores."""
-    progress: ClassVar[bool | Callable[[float | None], object] | None] = None
+    progress: ClassVar[bool | Callable[[float], object] | None] = None
     """Whether runs show a bar; ``None`` shows one on terminals."""
 
     def __init__(self, **settings: object) -> None:

@@ -42,7 +42,7 @@ class Runnable:
         self,
         *,
         threads: int | None = None,
-        progress: bool | Callable[[float | None], object] | None = None,
+        progress: bool | Callable[[float], object] | None = None,
         span: tuple[Instant, Instant] | None = None,
         part: tuple[Instant, Instant] | None = None,
         layout: Layout | None = None,

@@ -78,7 +78,7 @@ class Query:
         backend: Backend | None = None,
         functions: Mapping[str, Callable[..., Any] | _native.Pointer] | None = None,
         layout: Layout | None = None,
-        progress: bool | Callable[[float | None], object] | None = None,
+        progress: bool | Callable[[float], object] | None = None,
     ) -> Table:
         """Run the query and give its result.
 
@@ -102,7 +102,7 @@ class Query:
         layout
             Which columns of time the result has.
         progress
-            A function that is called about twenty times a second, with the share that is done or ``None``; an exception
+            A function that is called about twenty times a second, with the share that is done; an exception
             of it ends the run. ``True`` shows a bar on the terminal, which needs rich; ``False`` does not. By default
             there is one for runs on a terminal, unless ``TILT_PROGRESS=0``.
 
@@ -180,8 +180,8 @@ def _ticks(span: tuple[Instant, Instant] | None, unit: str) -> tuple[int, int] |
 
 @contextlib.contextmanager
 def _watched(
-    progress: bool | Callable[[float | None], object] | None,  # noqa: FBT001
-) -> Iterator[Callable[[float | None], object] | None]:
+    progress: bool | Callable[[float], object] | None,  # noqa: FBT001
+) -> Iterator[Callable[[float], object] | None]:
     """Give what is to be called while a query runs."""
     if callable(progress):
         yield progress
@@ -194,7 +194,7 @@ def _watched(
         return
     with bars:
         task = bars.add_task("tilt", total=None)
-        yield lambda share: bars.update(task, total=None if share is None else 1.0, completed=share or 0.0)
+        yield lambda share: bars.update(task, total=1.0, completed=share)
 
 
 def _rich() -> Any:  # noqa: ANN401

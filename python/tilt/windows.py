@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, cast, final
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from tilt.durations import duration_text, negated
 from tilt.durations import length as _length
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tilt.streams import Stream
 
 
-@final
 class Window:
     """The events of a stream around each instant, such as ``x["-10s":]``; a reduction makes a stream of it.
 
@@ -290,6 +289,41 @@ class Window:
         return f"<tilt.Window of {self._stream!r}>"
 
 
+class EventWindow(Window):
+    """A window that is an event of its own, as sessions and days of a calendar are."""
+
+    __slots__ = ("_after",)
+    _after: int
+
+    def __init__(
+        self,
+        stream: Stream,
+        build: Callable[[_native.Stream], _native.Window],
+        lo: str | int | None,
+        hi: str | int | None,
+        after: int,
+    ) -> None:
+        """Windows are made by :meth:`tilt.Stream.window`."""
+        super().__init__(stream, build, lo, hi)
+        self._after = after
+
+    def _then(self, change: Callable[[_native.Window], _native.Window]) -> Window:
+        build = self._build
+        return EventWindow(self._stream, lambda own: change(build(own)), self._lo, self._hi, self._after)
+
+    def start(self) -> Stream:
+        """Give the first instant of the window."""
+        return self._moved(self.len().start(), 1)
+
+    def end(self) -> Stream:
+        """Give the end of the window."""
+        return self._moved(self.len().time(), self._after)
+
+    def _moved(self, edge: Stream, ticks: int) -> Stream:
+        added = ("duration", ticks, self._stream._handle.unit)
+        return edge._made(lambda own: own.binary("+", added)) if ticks else edge
+
+
 @dataclass(frozen=True)
 class WindowSpec:
     """A kind of window: made by :func:`tumbling`, :func:`hopping`, :func:`sliding` or :func:`count`."""
@@ -360,3 +394,74 @@ def count(n: int, *, every: int | None = None) -> WindowSpec:
     {'t': [5, 9], 'x': [3.0, 13.0]}
     """
     return WindowSpec(f"{n}i", step=every)
+
+
+@dataclass(frozen=True)
+class Cells(WindowSpec):
+    """Windows that are events of their own: made by :func:`session` and :func:`calendar`."""
+
+    build: Callable[[_native.Stream], _native.Window] | None = None
+    after: int = 0
+    """By how many ticks the end that people mean follows the last instant."""
+
+    def of(self, stream: Stream) -> Window:
+        """Give the window of a stream."""
+        assert self.build is not None  # noqa: S101 - both makers give one
+        return EventWindow(stream, self.build, None, None, self.after)
+
+
+def session(gap: Duration, *, max_length: Duration | None = None) -> WindowSpec:
+    """Take runs of events that are at most ``gap`` apart: one window each, from the first event to the last.
+
+    An event that would make a session longer than ``max_length`` begins another one. A session is known when nothing
+    has followed for ``gap``, so a query looks that far ahead.
+
+    >>> import tilt as tl
+    >>> clicks = tl.stream({"t": [1, 3, 5, 20, 22], "url": ["a", "b", "c", "d", "e"]}, time="t")
+    >>> visits = clicks.window(tl.session(gap=4)).agg(
+    ...     first=tl.window_start(), last=tl.window_end(), n=tl.len(), landing=tl.col("url").first()
+    ... )
+    >>> visits.collect().to_pylist()  # doctest: +NORMALIZE_WHITESPACE
+    [{'start': 0, 'end': 5, 'first': 1, 'last': 5, 'n': 3, 'landing': 'a'},
+     {'start': 19, 'end': 22, 'first': 20, 'last': 22, 'n': 2, 'landing': 'd'}]
+    """
+    pause, longest = duration_text(gap), None if max_length is None else duration_text(max_length)
+    return Cells(pause, build=lambda own: own.sessions(pause, longest))
+
+
+def calendar(
+    length: str,
+    *,
+    tz: str | None = None,
+    offset: Duration | None = None,
+    closed: Literal["left", "right"] = "left",
+) -> WindowSpec:
+    """Hours, days, weeks, months, quarters or years of a calendar, right across changes of the clocks.
+
+    Parameters
+    ----------
+    length
+        ``"1d"``, ``"1w"``, ``"1mo"``, ``"1q"``, ``"1y"``, or several of them.
+    tz
+        A name of the tz database; without it days are those of UTC.
+    offset
+        How long after midnight, in local time, a day begins.
+    closed
+        Whether the instant at which a window begins belongs to it, as people say it, or the one at which it ends.
+
+    >>> import datetime as dt
+    >>> import tilt as tl
+    >>> hours = [dt.datetime(2024, 3, 30, 23) + dt.timedelta(hours=h) for h in range(48)]
+    >>> load = tl.stream({"t": hours, "kw": [1.0] * 48}, time="t", tz="UTC")["kw"]
+    >>> load.window(tl.calendar("1d", tz="Europe/Paris")).len().collect().to_dict()["kw"]
+    [23, 24, 1]
+
+    """
+    moved = None if offset is None else duration_text(offset)
+
+    def build(own: _native.Stream) -> _native.Window:
+        window = own.calendar(length, tz)
+        window = window if closed == "left" else window.closed(closed)
+        return window if moved is None else window.offset(moved)
+
+    return Cells(length, build=build, after=1 if closed == "left" else 0)

@@ -42,6 +42,14 @@ fn explain_names_algorithms_and_reasons() {
         ),
         ("~y[t] = reduce sum ~n[t-10 : t]", "prefix, integers"),
         (
+            "~y[t] = reduce sum ~r[t-10 : t]",
+            "totals, integers are subtracted exactly",
+        ),
+        (
+            "~y[t every 4] = reduce min ~r[t-64 : t]",
+            "blocks of 64 over panes of 4 positions, an extreme",
+        ),
+        (
             "~y[t every 10] = reduce mean ~x[t-10 : t]",
             "fold, windows hardly overlap",
         ),
@@ -70,7 +78,7 @@ fn explain_names_algorithms_and_reasons() {
     ];
     for (body, expected) in cases {
         let text = format!(
-            "query q unit tick {{ input ~x: f64 point  input ~n: i32 point  {body}  output ~y }}"
+            "query q unit tick {{ input ~x: f64 point  input ~n: i32 point  input ~r: i32 fixed 1 period 1  {body}  output ~y }}"
         );
         let found = explain(&text);
         assert!(found.contains(expected), "{body}: {expected}\n{found}");

@@ -10,9 +10,10 @@ use tilt::{
     data::SnapshotBuffer,
     interp::{Event, Functions, Inputs, Value, buffer_of},
     ir::{
-        Agg, BinaryOp, Bounds, Clock, DType, Edge, Expr, ExprId, Field, FloatWidth, FuncId,
-        Function, Input, Lambda, OPEN, Overlap, Program, QuantileMethod, Ratio, Reducer, ReducerId,
-        Scalar, Source, SpanRule, StreamId, TimePart, UnaryOp, Unit, VarId, Width, Window,
+        Agg, BinaryOp, Bounds, Calendar, Clock, Closed, DType, Edge, Expr, ExprId, Field,
+        FloatWidth, FuncId, Function, Input, Lambda, OPEN, Overlap, Program, QuantileMethod, Ratio,
+        Reducer, ReducerId, Scalar, Source, SpanRule, StreamId, TimePart, UnaryOp, Unit, VarId,
+        Width, Window,
     },
 };
 
@@ -373,8 +374,16 @@ impl Maker<'_, '_> {
                 return self.choices.pick(&clocks).clone();
             }
         }
-        match self.choices.below(6) {
+        match self.choices.below(8) {
             0 | 1 => Clock::At(self.stream()),
+            6 => Clock::Sessions {
+                stream: self.stream(),
+                gap: *self.choices.pick(&[5, 1, 2, 10, 30]),
+                max: *self.choices.pick(&[None, Some(20), Some(3), Some(60)]),
+            },
+            7 if self.scope.instants && self.program.unit == Unit::Second => {
+                Clock::Calendar(self.calendar())
+            }
             2 | 3 => Clock::Every {
                 period: *self.choices.pick(&[5, 1, 2, 3, 10, 20]),
                 offset: self.choices.offset(),
@@ -404,6 +413,19 @@ impl Maker<'_, '_> {
                 }
                 Clock::OnChange(sources)
             }
+        }
+    }
+
+    /// Cells that change with the zone's clocks, at instants that differ a little. None of many hours: what reads them on a grid
+    /// has cells for each of their seconds.
+    fn calendar(&mut self) -> Calendar {
+        let length = self.choices.pick(&["1h", "1h", "2h"]);
+        let zones = ["Europe/Paris", "Australia/Sydney", "UTC"];
+        Calendar {
+            zone: Some((*self.choices.pick(&zones)).to_owned()),
+            offset: self.choices.offset(),
+            closed: *self.choices.pick(&[Closed::Right, Closed::Left]),
+            ..Calendar::parse(length).expect("a length")
         }
     }
 
@@ -939,7 +961,8 @@ impl Maker<'_, '_> {
                 return (window, map);
             }
         }
-        let bounds = match self.choices.below(8) {
+        let bounds = match self.choices.below(10) {
+            8 | 9 => Bounds::Event,
             0..=4 => {
                 let (lo, hi) = self.bounds();
                 Bounds::Time { lo: Some(lo), hi }

@@ -251,3 +251,16 @@ fn windows_by_key_agree_with_the_oracle() {
         }
     }
 }
+
+#[test]
+fn a_span_without_rows_has_no_windows_by_key() {
+    let text = "query q unit tick { input ~e: {k: i64, v: i64} point key k  ~y[t every 5] = reduce sum ~e[t-10:t] map (~e[t].v)  output ~y }";
+    let program = ir::parse(text).expect("a query");
+    let arrays = buffers(&program, &Inputs::from([("e".to_owned(), Vec::new())]));
+    let options = Options {
+        span: Some(Span::new(0, 100)),
+        ..Options::default()
+    };
+    let expected = run_buffers(&program, &arrays, &options).expect("runs");
+    assert_eq!(difference(&program, &arrays, &options, &expected), None);
+}

@@ -2,6 +2,8 @@
 
 mod apps;
 mod build;
+mod cells;
+mod control;
 mod edges;
 mod engine;
 mod explain;
@@ -10,7 +12,10 @@ mod golden;
 mod joins;
 mod keyed;
 mod numerics;
+mod periodic;
 mod properties;
 mod reducers;
 mod shapes;
+mod streams;
 mod text;
+mod windows;

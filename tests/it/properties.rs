@@ -18,8 +18,15 @@ use crate::{
 const ANYTHING: Scope = Scope { instants: true };
 const TIMELESS: Scope = Scope { instants: false };
 
-/// Where time starts: also far from zero, where wrapping and rounding would show.
-pub(crate) const BASES: [i64; 4] = [0, -50, 1_700_000_000_000_000_000, -(1 << 61)];
+/// Where time starts: also far from zero, where wrapping and rounding would show, and just before clocks are changed in Paris.
+pub(crate) const BASES: [i64; 6] = [
+    0,
+    -50,
+    1_700_000_000_000_000_000,
+    -(1 << 61),
+    1_711_846_770,
+    1_729_990_750,
+];
 
 pub(crate) fn choices() -> impl Strategy<Value = Vec<u16>> {
     prop::collection::vec(any::<u16>(), 0..220)

@@ -100,6 +100,37 @@ fn check(inputs: &str, text: &str) {
 
 const TWO: &str = "input ~x: f64 interval  input ~y: f64 fixed 4";
 
+/// Windows that move by several samples: panes by vectors (2, 4, 16), by ranges (3, 20), none (1, 5), and ends that cut the first one.
+#[test]
+fn windows_on_a_grid_of_samples() {
+    let cases = [
+        ("i32", "min", 1, -3, 0),
+        ("i64", "mean", 1, -7, 2),
+        ("i32", "min", 2, -16, 0),
+        ("f64", "max", 2, -13, 5),
+        ("i64", "sum", 2, -18, 0),
+        ("f64", "sum", 2, -16, 0),
+        ("i32", "mean", 3, -26, 1),
+        ("i64", "max", 4, -32, 0),
+        ("i32", "sum", 4, -29, 3),
+        ("i64", "sum", 5, -10, 0),
+        ("f64", "min", 16, -32, 0),
+        ("i32", "mean", 16, -43, 5),
+        ("f64", "mean", 16, -32, 0),
+        ("i64", "len", 20, -60, 0),
+    ];
+    for (ty, agg, every, lo, hi) in cases {
+        let end = match hi {
+            0 => "t".to_owned(),
+            hi => format!("t+{hi}"),
+        };
+        check(
+            &format!("input ~x: {ty} fixed 1 period 1"),
+            &format!("~y[t every {every}] = reduce {agg} ~x[t{lo} : {end}]  output ~y"),
+        );
+    }
+}
+
 #[test]
 fn maps_read_other_streams() {
     check(

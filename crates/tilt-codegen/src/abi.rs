@@ -3,6 +3,7 @@
 //! The caller promises that every row a loop touches can be read or written:
 //! * `Store`: rows `0 .. rows` rounded up to a multiple of [`LANES`](crate::lir::LANES).
 //! * `Scan` and `Fold`: the rows of the ranges and no others.
+//! * `Panes`: the rows of `rows` panes, rounded up to a multiple of [`LANES`](crate::lir::LANES).
 //!
 //! Rows past the end may hold anything; what a loop writes there means nothing.
 
@@ -50,7 +51,7 @@ pub struct Args {
     pub ranges: *const i64,
     /// The number that the `row` instruction gives for row 0.
     pub first: i64,
-    /// How many rows; of a scan or fold, how many ranges.
+    /// How many rows; of a scan or fold, how many ranges; of panes, how many of them.
     pub rows: u64,
     /// What will be read soon, from where row 0 is computed: the loop asks memory for `ahead + i * step` when it computes row `i`. Any address will do.
     pub ahead: *const u8,

@@ -87,6 +87,7 @@ pub struct SnapshotBuffer {
     unit: Unit,
     time: TimeColumns,
     bag: OnceLock<bool>,
+    superseded: OnceLock<usize>,
 }
 
 impl SnapshotBuffer {
@@ -143,6 +144,7 @@ impl SnapshotBuffer {
             unit,
             time,
             bag: OnceLock::new(),
+            superseded: OnceLock::new(),
         })
     }
 
@@ -253,9 +255,9 @@ impl SnapshotBuffer {
         self.rows.as_ref().map_or(0, NullBuffer::null_count)
     }
 
-    /// How many rows were replaced at their own stamp (and so are no events).
+    /// How many rows were replaced at their own stamp (and so are no events). Found once.
     pub fn superseded(&self) -> usize {
-        self.timeline.superseded()
+        *self.superseded.get_or_init(|| self.timeline.superseded())
     }
 
     /// Whether several events are active at one instant. Found once, at ingress where the data came from there.
@@ -287,6 +289,7 @@ impl SnapshotBuffer {
     pub fn close(&self, end: i64) -> Self {
         Self {
             timeline: self.timeline.close(end),
+            superseded: OnceLock::new(),
             ..self.clone()
         }
     }
@@ -310,6 +313,10 @@ impl SnapshotBuffer {
             unit: self.unit,
             time: self.time.clone(),
             bag,
+            superseded: match self.superseded.get() {
+                Some(0) => OnceLock::from(0),
+                _ => OnceLock::new(),
+            },
         }
     }
 
@@ -379,6 +386,7 @@ impl SnapshotBuffer {
         debug_assert_eq!(self.len(), timeline.len());
         self.timeline = timeline;
         self.bag = OnceLock::new();
+        self.superseded = OnceLock::new();
         self
     }
 

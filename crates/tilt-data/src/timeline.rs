@@ -86,14 +86,37 @@ impl Timeline {
         Self::shifted_intervals(starts, ends, 0)
     }
 
+    /// As [`Timeline::intervals`] of events none of which is longer than `longest`, without looking at them.
+    ///
+    /// # Panics
+    /// When there are not as many starts as ends.
+    pub fn intervals_within(
+        starts: ScalarBuffer<i64>,
+        ends: ScalarBuffer<i64>,
+        longest: i64,
+    ) -> Self {
+        Self::new(Stamps::Explicit(ends), 0, Spans::Starts { starts, longest })
+    }
+
     /// Events `(starts[i] + shift, ends[i] + shift]`.
     pub(crate) fn shifted_intervals(
         starts: ScalarBuffer<i64>,
         ends: ScalarBuffer<i64>,
         shift: i64,
     ) -> Self {
-        let lengths = starts.iter().zip(&ends).map(|(s, e)| e.saturating_sub(*s));
-        let longest = lengths.max().unwrap_or(0);
+        // A bound is enough, and that of all bits is found at the speed of memory, unless an event is empty or very long.
+        let pairs = starts.iter().zip(&ends);
+        let bits = pairs
+            .clone()
+            .fold(0, |all, (s, e)| all | e.wrapping_sub(*s));
+        let longest = match bits {
+            0 => 0,
+            1.. => (u64::MAX >> bits.leading_zeros()) as i64,
+            _ => {
+                let lengths = pairs.map(|(s, e)| e.saturating_sub(*s));
+                lengths.max().unwrap_or(0)
+            }
+        };
         Self::new(
             Stamps::Explicit(ends),
             shift,

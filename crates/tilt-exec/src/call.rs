@@ -5,14 +5,14 @@ use tilt_codegen::{
     lir::{By, LANES, Lanes, Sink, Store, Ty},
     lower::{Body, Result, Term, Unsupported, Valid, register},
 };
-use tilt_interp::{Functions, Value};
+use tilt_interp::Value;
 use tilt_ir::{DType, Expr, ExprId, Id};
 
 use crate::{
     memory::Scratch,
     plan::{ParamSource, Source},
     reads::StageReads,
-    run::Trouble,
+    run::{Piece, Trouble},
     view,
 };
 
@@ -144,13 +144,13 @@ impl CallPlan {
     /// The targets hold `rows` elements of the arguments' types, or null validity.
     pub(crate) unsafe fn results(
         &self,
-        functions: &Functions,
-        words: &[String],
+        piece: &Piece,
         arguments: &[Target],
         rows: usize,
         scratch: &mut Scratch,
     ) -> std::result::Result<View, Trouble> {
-        let function = functions
+        let function = piece
+            .functions
             .get(&self.function)
             .ok_or(Trouble("an unknown function"))?;
         let padded = rows.next_multiple_of(LANES);
@@ -164,11 +164,12 @@ impl CallPlan {
             args.clear();
             for (target, dtype) in arguments.iter().zip(&self.dtypes) {
                 // SAFETY: the caller's promise.
-                args.push(unsafe { argument(target, dtype, row, words) }?);
+                args.push(unsafe { argument(target, dtype, row, piece.words) }?);
             }
             if args.iter().any(Value::is_null) {
                 continue;
             }
+            piece.control.check()?;
             let result = function(&args);
             // The interpreter reports what it is instead.
             if !result.fits(&self.result) {

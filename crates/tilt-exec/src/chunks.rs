@@ -17,6 +17,8 @@ pub(crate) struct Chunks {
     rows: usize,
     starts: Bytes,
     ends: Bytes,
+    /// No event is longer.
+    longest: i64,
     leaves: Vec<Column>,
     present: Option<BooleanBufferBuilder>,
 }
@@ -43,12 +45,15 @@ impl Chunks {
         }
         let timeline = &series.axis.timeline;
         let stored = (timeline.stamps(), timeline.spans(), timeline.shift());
-        if let (Stamps::Explicit(ends), Spans::Starts { starts, .. }, 0) = stored {
+        if let (Stamps::Explicit(ends), Spans::Starts { starts, longest }, 0) = stored {
+            self.longest = self.longest.max(*longest);
             self.starts.push(bytes_of(starts), expected * 8);
             self.ends.push(bytes_of(ends), expected * 8);
         } else {
             let starts: Vec<i64> = (0..rows).map(|i| timeline.start(i)).collect();
             let ends: Vec<i64> = (0..rows).map(|i| timeline.end(i)).collect();
+            let lengths = starts.iter().zip(&ends).map(|(s, e)| e.saturating_sub(*s));
+            self.longest = lengths.fold(self.longest, i64::max);
             self.starts.push(bytes_of(&starts), expected * 8);
             self.ends.push(bytes_of(&ends), expected * 8);
         }
@@ -70,7 +75,8 @@ impl Chunks {
     pub(crate) fn finish(self) -> Series {
         let rows = self.rows;
         let instants = |bytes: Bytes| ScalarBuffer::new(bytes.finish(), 0, rows);
-        let timeline = Timeline::intervals(instants(self.starts), instants(self.ends));
+        let (starts, ends) = (instants(self.starts), instants(self.ends));
+        let timeline = Timeline::intervals_within(starts, ends, self.longest);
         let leaves: Vec<Leaf> = self.leaves.into_iter().map(|c| c.finish(rows)).collect();
         Series {
             axis: Arc::new(Axis::new(timeline, Vec::new())),

@@ -13,7 +13,9 @@ mod edges;
 mod held;
 mod instants;
 mod ranks;
+mod regular;
 mod source;
+mod wide;
 mod window;
 
 #[cfg(test)]

@@ -4,20 +4,22 @@ use std::collections::BTreeMap;
 
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, NullBuffer};
-use tilt_data::{Column, SnapshotBuffer, Spans, Stamps};
-use tilt_interp::{Options, run_buffers};
-use tilt_ir::{DType, Expr, Field, Program, Span, StreamId, Timelines};
+use tilt_data::{Column, SnapshotBuffer};
+use tilt_interp::{Options, RunError, run_buffers_watched};
+use tilt_ir::{DType, Field, Program, Span, StreamId};
 
 use crate::{
+    control::{ALL_WORK, Control},
     edges,
     error::Error,
     facts::SeriesFacts,
-    keyed,
+    gaps, keyed,
     pieces::Job,
-    plan::{Domain, Plan},
-    query::{Backend, Inner, Prepared, RunOptions},
+    plan::{Domain, Plan, Stage},
+    query::{Backend, Inner, Prepared, Ready, RunOptions},
     run::Trouble,
     series::{Axis, Series, aligned},
+    stats::Stats,
     text::Dictionary,
 };
 
@@ -29,22 +31,78 @@ pub(crate) fn run(
     inputs: &BTreeMap<String, SnapshotBuffer>,
     options: &RunOptions,
 ) -> Result<SnapshotBuffer, Error> {
+    Ok(watched(query, inputs, options, &Control::new(options))?.0)
+}
+
+/// The output, the plan that gave it, and what that cost.
+pub(crate) fn measure(
+    query: &Inner,
+    inputs: &BTreeMap<String, SnapshotBuffer>,
+    options: &RunOptions,
+) -> Result<(SnapshotBuffer, Option<Ready>, Stats), Error> {
+    let control = Control::measured(options);
+    let (output, how) = watched(query, inputs, options, &control)?;
+    let is_interpreted = how == How::Interpreted;
+    let threads = if is_interpreted {
+        1
+    } else {
+        options.threads.unwrap_or_else(default_threads)
+    };
+    let stats = control.stats().expect("a run that is measured");
+    let (ready, stats) = stats.finish(output.len(), threads, is_interpreted);
+    Ok((output, ready, stats))
+}
+
+/// What gave a result.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    Loops,
+    Interpreted,
+}
+
+fn watched(
+    query: &Inner,
+    inputs: &BTreeMap<String, SnapshotBuffer>,
+    options: &RunOptions,
+    control: &Control,
+) -> Result<(SnapshotBuffer, How), Error> {
+    control.reach(0.0);
+    let (output, how) = controlled(query, inputs, options, control)?;
+    control.finish(output.len());
+    Ok((output, how))
+}
+
+fn controlled(
+    query: &Inner,
+    inputs: &BTreeMap<String, SnapshotBuffer>,
+    options: &RunOptions,
+    control: &Control,
+) -> Result<(SnapshotBuffer, How), Error> {
     if options.backend != Backend::Interpreter {
-        if let Some(result) = try_loops(query, inputs, options)? {
-            return Ok(result);
+        if let Some(result) = try_loops(query, inputs, options, control)? {
+            return Ok((result, How::Loops));
         }
+        control.alive()?;
+        control.restart();
         if query.learns_of_gaps()
-            && let Some(result) = try_loops(query, inputs, options)?
+            && let Some(result) = try_loops(query, inputs, options, control)?
         {
-            return Ok(result);
+            return Ok((result, How::Loops));
         }
     }
+    control.alive()?;
+    control.restart();
     let options = Options {
         span: options.span,
         part: options.part,
         functions: options.functions.clone(),
     };
-    Ok(run_buffers(&query.program, inputs, &options)?)
+    let watch = |share: f64| control.reach(share);
+    let result = run_buffers_watched(&query.program, inputs, &options, &watch);
+    if let Err(RunError::Stopped) = result {
+        control.alive()?;
+    }
+    Ok((result?, How::Interpreted))
 }
 
 /// The result by loops, or `None` where only the interpreter knows.
@@ -52,8 +110,10 @@ fn try_loops(
     query: &Inner,
     inputs: &BTreeMap<String, SnapshotBuffer>,
     options: &RunOptions,
+    control: &Control,
 ) -> Result<Option<SnapshotBuffer>, Error> {
     let program = &query.program;
+    control.alive()?;
     let Some(buffers) = events_only(program, inputs) else {
         return Ok(None);
     };
@@ -74,7 +134,7 @@ fn try_loops(
         return Ok(None);
     }
     if program.inputs().any(|(_, input)| input.key.is_some()) {
-        return keyed::run(query, inputs, &buffers, run, options);
+        return keyed::run(query, inputs, &buffers, run, options, control);
     }
     let mut facts = BTreeMap::new();
     for (id, input) in program.inputs() {
@@ -83,7 +143,9 @@ fn try_loops(
         };
         facts.insert(id, of_input);
     }
-    let prepared = query.prepare(&facts, options.backend);
+    control.alive()?;
+    let prepared = control.prepare(query, &facts, options.backend);
+    control.alive()?;
     let Prepared::Loops { plan, code } = &*prepared else {
         return Ok(None);
     };
@@ -116,13 +178,18 @@ fn try_loops(
         functions: &options.functions,
         threads: options.threads.unwrap_or_else(default_threads),
         piece_rows: options.piece_rows,
+        control,
+        work: ALL_WORK,
     };
     match job.run() {
         Ok(series) => {
             let output = assemble(program, inputs, plan, &series, &dictionary);
             output.map(Some).map_err(|e| Error::Internal(e.to_string()))
         }
-        Err(Trouble(_)) => Ok(None),
+        Err(Trouble(why)) => {
+            control.gives_up(why);
+            Ok(None)
+        }
     }
 }
 
@@ -133,7 +200,7 @@ pub(crate) fn default_threads() -> usize {
     asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// The inputs of a program without rows that are no events, but for gaps between samples that nobody counts. `None` if one is not as declared, which the
+/// The inputs of a program without rows that are no events, but for gaps between samples where they make no difference. `None` if one is not as declared, which the
 /// interpreter reports.
 fn events_only(
     program: &Program,
@@ -145,7 +212,7 @@ fn events_only(
         tilt_interp::check_buffer(program, input, buffer).ok()?;
         // Found once: copies of the buffer know it.
         buffer.is_bag();
-        let buffer = if has_gaps(buffer) && !is_counted(program, id) {
+        let buffer = if gaps::has_gaps(buffer) && gaps::may_stay(program, id) {
             buffer.clone()
         } else if buffer.null_rows() > 0 || buffer.superseded() > 0 {
             let rows: Vec<usize> = buffer.positions().collect();
@@ -158,43 +225,29 @@ fn events_only(
     Some(events)
 }
 
-/// Whether a buffer is of samples at equal distances, some of which are missing.
-fn has_gaps(buffer: &SnapshotBuffer) -> bool {
-    let timeline = buffer.timeline();
-    let follow = match (timeline.stamps(), timeline.spans()) {
-        (Stamps::Regular { period, .. }, Spans::Fixed(length)) => length <= period,
-        _ => false,
-    };
-    follow && buffer.null_rows() > 0 && buffer.null_rows() <= buffer.len() / 2
-}
-
-/// Whether φ rows of an input would matter: in windows they have a place, and recurrences go from event to event.
-fn is_counted(program: &Program, input: StreamId) -> bool {
-    let timelines = Timelines::new(program);
-    let timeline = timelines.of(input);
-    let mut counted = false;
-    for (id, temporal) in program.temporals() {
-        program.walk(temporal.body, &mut |_, expr| {
-            let in_window = matches!(expr, Expr::Reduce { window, .. } if timelines.of(window.stream) == timeline);
-            counted |= in_window || expr.stream() == Some(id);
-        });
-    }
-    counted
-}
-
 /// Where the cells of grids may end, generously; `None` if there would be far more than a run on so many rows has use for.
 pub(crate) fn scope(plan: &Plan, run: Span, rows: usize) -> Option<Span> {
-    let finest = plan.stages.iter().filter_map(|stage| match stage.domain {
-        Domain::Grid { period, .. } => Some(period),
-        _ => None,
-    });
-    let Some(finest) = finest.min() else {
+    let has_cells =
+        |stage: &Stage| matches!(stage.domain, Domain::Grid { .. } | Domain::Calendar(_));
+    if !plan.stages.iter().any(has_cells) {
         return Some(run);
-    };
+    }
     let slack = plan.slack?;
     let scope = Span::new(run.start.checked_sub(slack)?, run.end.checked_add(slack)?);
-    let cells = (i128::from(scope.end) - i128::from(scope.start)) / i128::from(finest);
-    (cells <= MAX_CELLS + 2 * rows as i128).then_some(scope)
+    for stage in &plan.stages {
+        let cells = match &stage.domain {
+            Domain::Grid { period, .. } => {
+                (i128::from(scope.end) - i128::from(scope.start)) / i128::from(*period)
+            }
+            // A run beyond the calendar fails, which the interpreter words.
+            Domain::Calendar(cells) => cells.count(scope)?,
+            _ => 0,
+        };
+        if cells > MAX_CELLS + 2 * rows as i128 {
+            return None;
+        }
+    }
+    Some(scope)
 }
 
 /// An input as loops read it.

@@ -7,36 +7,65 @@ use tilt_ir::{Agg, Bounds, Id, Reach, StreamId, format_duration};
 
 use crate::{
     code::Code,
-    pieces::{HALOS, MERGED, STREAMED, Whole, usual_rows},
+    pieces::{MERGED, STREAMED, Whole, halos, usual_rows},
     plan::{Domain, GroupPlan, Plan, Root, Stage},
-    query::{Backend, Inner, Prepared},
+    query::{Backend, Inner, Prepared, Ready},
+    stats::{Stats, bytes},
+    strips::Strips,
     window::{Algorithm, RangePlan, WindowPlan},
 };
 
 pub(crate) fn explain(query: &Inner) -> String {
-    let mut text = String::new();
-    // Writing to a string does not fail.
-    let _ = Explained(query).write(&mut text);
-    text
+    let prepared = match query.declared_facts() {
+        Ok(facts) => query.prepare(&facts, Backend::Native).prepared,
+        Err(unsupported) => Prepared::Interpreted(unsupported.0).into(),
+    };
+    Explained(query, None).text(&prepared)
 }
 
-struct Explained<'a>(&'a Inner);
+/// The plan that was run, with what was measured.
+pub(crate) fn analyzed(query: &Inner, ready: Option<Ready>, stats: &Stats) -> String {
+    let prepared = match (ready, &stats.interpreted) {
+        (Some(ready), None) => ready.prepared,
+        (_, why) => Prepared::Interpreted(why.clone().unwrap_or_default()).into(),
+    };
+    Explained(query, Some(stats)).text(&prepared)
+}
+
+/// The algorithm of a window in one word.
+pub(crate) fn algorithm(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::Blocks { .. } => "blocks",
+        Algorithm::Prefix { .. } => "prefix",
+        Algorithm::Totals { .. } => "totals",
+        Algorithm::Fold { .. } => "fold",
+        Algorithm::Rows { .. } => "rows",
+    }
+}
+
+struct Explained<'a>(&'a Inner, Option<&'a Stats>);
 
 impl Explained<'_> {
-    fn write(&self, out: &mut String) -> fmt::Result {
+    fn text(&self, prepared: &Prepared) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = self.write(&mut text, prepared);
+        text
+    }
+
+    fn write(&self, out: &mut String, prepared: &Prepared) -> fmt::Result {
         let program = &self.0.program;
-        let prepared = match self.0.declared_facts() {
-            Ok(facts) => self.0.prepare(&facts, Backend::Native),
-            Err(unsupported) => Prepared::Interpreted(unsupported.0).into(),
-        };
         writeln!(out, "query {}", program.name)?;
+        if let Some(stats) = self.1 {
+            writeln!(out, "  {}", stats.summary())?;
+        }
         for (input, halo) in self.0.lineage.halos() {
             let (back, ahead) = (halo.lookback, halo.lookahead);
             let (back, ahead) = (back.display(program.unit), ahead.display(program.unit));
             let name = program.streams[input].name();
             writeln!(out, "  ~{name}: lookback {back}, lookahead {ahead}")?;
         }
-        match &*prepared {
+        match prepared {
             Prepared::Interpreted(why) => {
                 writeln!(out, "interpreted, because of {why}")?;
                 writeln!(out, "\n== program\n{program}")
@@ -49,7 +78,13 @@ impl Explained<'_> {
                     let mut stages = plan.stages.iter();
                     match stages.find(|s| s.streaming == Some(number)) {
                         Some(s) => writeln!(out, "// {number}: {} with streaming stores", s.main)?,
-                        None => writeln!(out, "// {number}\n{body}")?,
+                        None => match plan.stages.iter().find_map(|s| s.whole_of(number)) {
+                            Some(of) => writeln!(
+                                out,
+                                "// {number}: {of} for windows that lie whole in their sources"
+                            )?,
+                            None => writeln!(out, "// {number}\n{body}")?,
+                        },
                     }
                 }
                 Ok(())
@@ -83,7 +118,13 @@ impl Explained<'_> {
     /// How the timeline is cut, as `pieces` decides it.
     fn cut(&self, plan: &Plan) -> String {
         if let Some(why) = self.whole(plan) {
-            return format!("in one piece, because {why}");
+            return match Strips::of(plan) {
+                Some(strips) => format!(
+                    "in strips of {} rows, one after the other, because {why}",
+                    strips.rows()
+                ),
+                None => format!("in one piece, because {why}"),
+            };
         }
         let unit = self.0.program.unit;
         let (back, ahead) = (self.0.lineage.lookback(), self.0.lineage.lookahead());
@@ -101,11 +142,14 @@ impl Explained<'_> {
             Root::Merge => {
                 format!("pieces of about {MERGED} rows of the largest input, by time; {halo}")
             }
-            Root::Input(_) | Root::Grid { .. } if halo == "no halo" => {
+            Root::Input(_) | Root::Grid { .. } | Root::Calendar { .. } if halo == "no halo" => {
                 format!("pieces of about {rows} rows, fewer if threads would wait; {halo}")
             }
-            Root::Input(_) | Root::Grid { .. } => {
-                format!("pieces of about {rows} rows, at least {HALOS} times the halo; {halo}")
+            Root::Input(_) | Root::Grid { .. } | Root::Calendar { .. } => {
+                format!(
+                    "pieces of about {rows} rows, at least {} times the halo; {halo}",
+                    halos(plan)
+                )
             }
         }
     }
@@ -157,6 +201,17 @@ impl Explained<'_> {
             stage.name,
             self.rows(plan, stage)
         )?;
+        let mut measured = self.1.iter().flat_map(|stats| &stats.stages);
+        if let Some(stats) = measured.find(|stats| stats.name == stage.name) {
+            let (read, written) = (bytes(stats.read), bytes(stats.written));
+            writeln!(
+                out,
+                "  measured: {} in {:.1?}, {:.2} ns/row; {read} read, {written} written",
+                some(stats.rows as usize, "row"),
+                stats.time,
+                stats.nanos_per_row(),
+            )?;
+        }
         for window in &stage.windows {
             self.window(out, plan, stage, window)?;
         }
@@ -172,7 +227,11 @@ impl Explained<'_> {
             ),
             None => String::new(),
         };
-        writeln!(out, "  loop {}: {}{past}", stage.main, shape(main))
+        let inside = stage.inside.as_ref().map_or(String::new(), |inside| {
+            let number = inside.main;
+            format!("; loop {number} where all rows that it reads exist")
+        });
+        writeln!(out, "  loop {}: {}{past}{inside}", stage.main, shape(main))
     }
 
     /// The rows of a stage.
@@ -189,6 +248,11 @@ impl Explained<'_> {
                     format_duration(*offset, unit),
                 );
                 format!("cells every {period}, offset {offset}")
+            }
+            Domain::Calendar(_) | Domain::Sessions { .. } => {
+                let clock = self.0.program.streams[stage.stream].as_temporal();
+                let clock = clock.map(|t| self.0.program.clock_text(&t.clock));
+                clock.unwrap_or_default()
             }
             Domain::Merge {
                 twin: Some(twin), ..
@@ -236,22 +300,29 @@ impl Explained<'_> {
         let range = &stage.ranges[window.range];
         // The text begins with the reduction's name.
         let what = window.what.split_once(' ').map_or("", |(_, text)| text);
-        let (name, loops) = match window.algorithm {
+        let mut name = algorithm(window.algorithm).to_owned();
+        let mut loops = match window.algorithm {
             Algorithm::Blocks { forward, backward } => {
-                let name = format!("blocks of {}", self.length(range));
-                (name, vec![(forward, "prefixes"), (backward, "suffixes")])
+                name += &format!(" of {}", self.length(range));
+                vec![(forward, "prefixes"), (backward, "suffixes")]
             }
-            Algorithm::Prefix { forward } => {
-                ("prefix".to_owned(), vec![(forward, "running totals")])
+            Algorithm::Totals {
+                forward,
+                difference,
+            } => vec![(forward, "what enters"), (difference, "less what leaves")],
+            Algorithm::Prefix { forward } => vec![(forward, "running totals")],
+            Algorithm::Fold { forward, backward } => {
+                vec![(forward, "late parts"), (backward, "early parts")]
             }
-            Algorithm::Fold { forward, backward } => (
-                "fold".to_owned(),
-                vec![(forward, "late parts"), (backward, "early parts")],
-            ),
-            Algorithm::Rows { store } => ("rows".to_owned(), vec![(store, "contributions")]),
+            Algorithm::Rows { store } => vec![(store, "contributions")],
         };
+        if let Some(panes) = &window.panes {
+            loops.insert(0, (panes.fold, "panes"));
+            loops.extend(panes.short.map(|short| (short, "whole panes")));
+            name += &format!(" over panes of {} positions", panes.every);
+        }
         let why = why(stage, range, window);
-        let steady = if range.steady {
+        let steady = if range.is_steady() {
             "; the same number of rows at every row"
         } else {
             ""
@@ -261,7 +332,15 @@ impl Explained<'_> {
         } else {
             ""
         };
-        writeln!(out, "  window {what}: {name}, {why}{steady}{gapless}")?;
+        let packed = if range.packed {
+            "; over events packed together"
+        } else {
+            ""
+        };
+        writeln!(
+            out,
+            "  window {what}: {name}, {why}{steady}{gapless}{packed}"
+        )?;
         for (number, of) in loops {
             writeln!(
                 out,
@@ -276,6 +355,7 @@ impl Explained<'_> {
     fn length(&self, range: &RangePlan) -> String {
         match (range.length(), range.bounds) {
             (Some(length), _) => format_duration(length, self.0.program.unit),
+            (None, Bounds::Event) => "the event".to_owned(),
             (None, Bounds::Ordinal { lo: Some(lo), hi }) => {
                 format!("{} events", hi.saturating_sub(lo))
             }
@@ -298,9 +378,10 @@ fn why(stage: &Stage, range: &RangePlan, window: &WindowPlan) -> &'static str {
             Some((Combine::Min | Combine::Max, _)) => "an extreme cannot be taken back",
             _ => "floats are added in one order",
         },
-        Algorithm::Prefix { .. } => "integers are subtracted exactly",
+        Algorithm::Totals { .. } | Algorithm::Prefix { .. } => "integers are subtracted exactly",
         Algorithm::Fold { .. } => match (&stage.domain, range.bounds) {
             (_, Bounds::Ordinal { .. }) => "counted from the window's first event",
+            (_, Bounds::Event) => "each event has a window of its own",
             (Domain::Grid { period, .. }, _)
                 if range.length().is_some_and(|l| l / 4 <= *period) =>
             {
@@ -340,6 +421,7 @@ fn shape(body: &Loop) -> String {
         Sink::Store { .. } => "stores".to_owned(),
         Sink::Scan { .. } => "scans".to_owned(),
         Sink::Fold { .. } => "folds".to_owned(),
+        Sink::Panes { every, .. } => format!("folds panes of {every}:"),
     };
     let mut what: Vec<String> = Vec::new();
     match &body.sink {
@@ -350,7 +432,7 @@ fn shape(body: &Loop) -> String {
                 format!("{ty}{nullable}")
             }));
         }
-        Sink::Scan { slots, .. } | Sink::Fold { slots, .. } => {
+        Sink::Scan { slots, .. } | Sink::Fold { slots, .. } | Sink::Panes { slots, .. } => {
             let text = |s: &Slot| format!("{} {}", operation(s.op), body.ty(s.value));
             what.extend(slots.iter().map(text));
         }

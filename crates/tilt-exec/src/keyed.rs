@@ -14,6 +14,7 @@ use tilt_data::{Column, SnapshotBuffer, Spans, Timeline, dtype::to_arrow};
 use tilt_ir::{DType, FloatWidth, Overlap, Program, Span, StreamId};
 
 use crate::{
+    control::{ALL_WORK, Control, share},
     error::Error,
     execute::{default_threads, input_series, scope},
     facts::{AxisFacts, SeriesFacts},
@@ -56,6 +57,7 @@ pub(crate) fn run(
     buffers: &BTreeMap<StreamId, SnapshotBuffer>,
     run: Span,
     options: &RunOptions,
+    control: &Control,
 ) -> Result<Option<SnapshotBuffer>, Error> {
     // Values of other types are put together from leaves, which merging keys does not do yet.
     if !is_plain(query.program.stream_dtype(query.program.output)) {
@@ -100,11 +102,13 @@ pub(crate) fn run(
         columns,
         span: run,
         options,
+        control,
     };
-    match run.in_one_pass()? {
-        Some(output) => Ok(Some(output)),
-        None => run.by_key(),
+    if let Some(output) = run.in_one_pass()? {
+        return Ok(Some(output));
     }
+    control.restart();
+    run.by_key()
 }
 
 /// A keyed run.
@@ -121,6 +125,7 @@ struct Run<'a> {
     columns: Vec<(StreamId, usize)>,
     span: Span,
     options: &'a RunOptions,
+    control: &'a Control,
 }
 
 impl Run<'_> {
@@ -165,7 +170,9 @@ impl Run<'_> {
                 ordered: true,
             };
         }
-        let prepared = self.query.prepare(&facts, self.options.backend);
+        self.control.alive()?;
+        let prepared = (self.control).prepare(self.query, &facts, self.options.backend);
+        self.control.alive()?;
         let Prepared::Loops { plan, code } = &*prepared else {
             return Ok(None);
         };
@@ -188,10 +195,11 @@ impl Run<'_> {
             part: self.part(),
             texts: &self.dictionary.codes,
             threads: self.threads(),
+            control: self.control,
         };
         match job.run() {
             Some(output) => self.assemble(&keys, output),
-            None => Ok(None),
+            None => self.control.alive().map(|()| None),
         }
     }
 
@@ -203,6 +211,7 @@ impl Run<'_> {
             .map(|(id, leaf)| &series[id].leaves[*leaf])
             .collect();
         let (keys, ids) = Keys::number(&leaves);
+        self.control.alive()?;
         if keys.len() == 0 {
             return Ok(None);
         }
@@ -218,8 +227,9 @@ impl Run<'_> {
                 facts.axis = grouped.axis.clone();
             }
             groups.insert(*id, grouped);
+            self.control.alive()?;
         }
-        let prepared = self.query.prepare(&facts, options.backend);
+        let prepared = (self.control).prepare(self.query, &facts, options.backend);
         let Prepared::Loops { plan, code } = &*prepared else {
             return Ok(None);
         };
@@ -228,11 +238,14 @@ impl Run<'_> {
             return Ok(None);
         };
         for (id, grouped) in &mut groups {
+            self.control.alive()?;
             grouped.gather(&series[id], &read_leaves(plan, *id));
         }
+        let all = groups.values().map(Grouped::len).sum();
         let threads = self.threads();
         let by_key = threads > 1 && keys.len() >= 2 * threads;
         let one = |key: usize| {
+            self.control.check()?;
             let mut of_key = series.clone();
             let mut rows = 0;
             for (id, grouped) in &groups {
@@ -261,6 +274,8 @@ impl Run<'_> {
                 functions: &options.functions,
                 threads: if by_key { 1 } else { threads },
                 piece_rows: options.piece_rows,
+                control: self.control,
+                work: share(ALL_WORK, rows, all),
             };
             let found = if is_small { job.in_one_go() } else { job.run() };
             found.map(|series| Events::of(key, series))
@@ -270,11 +285,17 @@ impl Run<'_> {
         } else {
             (0..keys.len()).map(one).collect()
         };
-        let Ok(found) = found else {
-            return Ok(None);
+        self.control.alive()?;
+        let found = match found {
+            Ok(found) => found,
+            Err(Trouble(why)) => {
+                self.control.gives_up(why);
+                return Ok(None);
+            }
         };
         let parts: Vec<Events> = found.into_iter().flatten().collect();
         let output = merge(program, plan, &parts)?;
+        self.control.alive()?;
         self.assemble(&keys, output)
     }
 }

@@ -82,9 +82,7 @@ impl Keys {
         let extent = extents.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let (first, last) = extent.unwrap_or((0, 0));
         let span = last - first;
-        let mut number: Box<dyn FnMut(u64) -> u32>;
-        let words: Vec<u64>;
-        if span < SMALL.max(4 * rows as u64) {
+        let (words, ids) = if span < SMALL.max(4 * rows as u64) {
             let mut table = vec![0u32; span as usize + 1];
             for column in columns {
                 each(column, |_, word| {
@@ -98,8 +96,8 @@ impl Keys {
                 *id = listed.len() as u32 + base;
                 listed.push(first + offset as u64);
             }
-            words = listed;
-            number = Box::new(move |word| table[(word - first) as usize]);
+            let number = |word| table[(word - first) as usize];
+            (listed, columns.iter().map(|c| Ids::by(c, number)).collect())
         } else {
             let mut ids: HashMap<u64, u32, BuildHasherDefault<WordHasher>> = HashMap::default();
             for column in columns {
@@ -114,15 +112,9 @@ impl Keys {
             for (id, word) in listed.iter().enumerate() {
                 ids.insert(*word, id as u32 + base);
             }
-            words = listed;
-            number = Box::new(move |word| ids[&word]);
-        }
-        let ids = columns.iter().map(|column| {
-            let mut ids = vec![0; column.len];
-            each(column, |row, word| ids[row] = word.map_or(0, &mut number));
-            Ids::Listed(ids)
-        });
-        let ids = ids.collect();
+            let number = |word| ids[&word];
+            (listed, columns.iter().map(|c| Ids::by(c, number)).collect())
+        };
         let keys = Self {
             has_null,
             words: Words::Listed(words),
@@ -202,6 +194,21 @@ impl Keys {
 }
 
 impl Ids {
+    /// The ids of all rows of a column, by their words.
+    fn by(column: &Leaf, number: impl Fn(u64) -> u32) -> Self {
+        let mut ids = Vec::with_capacity(column.len);
+        each(column, |_, word| ids.push(word.map_or(0, &number)));
+        Self::Listed(ids)
+    }
+
+    /// The column that ids are read from, if they are its values.
+    pub(crate) fn column(&self) -> Option<&Leaf> {
+        match self {
+            Self::Listed(_) => None,
+            Self::Offset { keys, .. } => Some(keys),
+        }
+    }
+
     /// The ids of some rows.
     pub(crate) fn read(&self, rows: Range<usize>, out: &mut [u32]) {
         match self {

@@ -13,6 +13,8 @@
 //!                  └── a piece: stage by stage, chunk by chunk                        run, locate, range, scan, rows, call, view
 //! ```
 //!
+//! A run can be cancelled, watched and measured (`control`, `stats`), and its input may arrive in chunks that together do not fit into memory (`stream`).
+//!
 //! A map that is more than a function of its event is a stage of its own, whose column the window reads. External functions are called between
 //! loops, a chunk at a time.
 //!
@@ -43,14 +45,17 @@
 //! ```
 
 mod call;
+mod cells;
 mod chunks;
 mod code;
+mod control;
 mod cursor;
 mod edges;
 mod error;
 mod execute;
 mod explain;
 mod facts;
+mod gaps;
 mod join;
 mod keyed;
 mod keys;
@@ -70,10 +75,16 @@ mod scan;
 mod scatter;
 mod series;
 mod slack;
+mod stats;
+mod stream;
+mod strips;
 mod text;
 mod view;
 mod window;
 
+pub use control::{Cancel, Progress};
 pub use error::Error;
 pub use query::{Backend, Compiled, Query, RunOptions};
+pub use stats::{StageStats, Stats};
+pub use stream::StreamRun;
 pub use tilt_codegen::jit::forget as forget_compiled;

@@ -32,7 +32,7 @@ impl Compiled {
             Ok(facts) => facts,
             Err(why) => return Ok(format!("; interpreted: {}\n", why.0)),
         };
-        match &*self.inner.prepare(&facts, Backend::Loops) {
+        match &*self.inner.prepare(&facts, Backend::Loops).prepared {
             Prepared::Loops { plan, .. } => {
                 text(&plan.loops).map_err(|error| Error::Internal(error.to_string()))
             }

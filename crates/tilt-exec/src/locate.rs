@@ -12,8 +12,8 @@ use crate::{
     plan::{Locate, Pick, Stage},
     range::RangeRun,
     run::{Piece, Trouble},
-    series::{Axis, Series},
-    view::Index,
+    series::{Axis, Leaf, Series},
+    view::{Index, Run},
 };
 
 /// Where a locate leads for the rows of a chunk.
@@ -22,7 +22,43 @@ pub(crate) enum Located {
     Rows(i64),
     /// Nowhere.
     Nowhere,
+    /// One position after the other, each in several rows.
+    Runs(Vec<Run>),
     Index(Index),
+    /// Where another locate leads, which finds something in all rows, and so many positions further.
+    Moved {
+        of: usize,
+        positions: i64,
+    },
+}
+
+impl Located {
+    /// The position that a row of the chunk reads, of `len` that there are; [`NONE`] if it reads nothing.
+    fn position(&self, row: usize, len: u32, earlier: &[Located]) -> u32 {
+        match self {
+            Self::Rows(first) => {
+                let position = u32::try_from(first + row as i64);
+                position.ok().filter(|p| *p < len).unwrap_or(NONE)
+            }
+            Self::Nowhere => NONE,
+            Self::Runs(runs) => {
+                let mut passed = 0;
+                let run = runs.iter().find(|run| {
+                    passed += run.rows;
+                    row < passed
+                });
+                run.map_or(NONE, |run| run.position)
+            }
+            Self::Index(index) if index.found[row / 8] & (1 << (row % 8)) != 0 => {
+                index.positions[row]
+            }
+            Self::Index(_) => NONE,
+            Self::Moved { of, positions } => {
+                let position = earlier[*of].position(row, len, earlier);
+                (i64::from(position) + positions) as u32
+            }
+        }
+    }
 }
 
 /// A reader of positions.
@@ -30,6 +66,18 @@ pub(crate) enum Locator<'a> {
     Rows(i64),
     Nowhere,
     Active(Active<'a>, i64),
+    /// As another reader of the same periodic stream, so many positions further where that does not lead out of it.
+    Moved {
+        of: usize,
+        positions: i64,
+        len: usize,
+        reader: Active<'a>,
+        offset: i64,
+    },
+    Coarse {
+        series: &'a Series,
+        offset: i64,
+    },
     Held(Held<'a>, i64),
     Choice(&'a [u32]),
     Prev {
@@ -77,57 +125,108 @@ pub(crate) fn sources<'a>(
 pub(crate) fn locators<'s>(
     stage: &Stage,
     axis: &'s Axis,
-    series: &BTreeMap<StreamId, Series>,
+    series: &'s BTreeMap<StreamId, Series>,
     sources: &'s [Option<cursor::Source<'s>>],
     run_end: i64,
 ) -> Vec<Locator<'s>> {
-    let locator = |(locate, source): (&Locate, &'s Option<cursor::Source<'s>>)| match locate {
-        Locate::Same => Locator::Rows(0),
-        Locate::Rows { rows, .. } => Locator::Rows(*rows),
-        Locate::Affine { stream, offset } => affine(axis, &series[stream].axis, *offset),
-        Locate::ByTime {
-            offset, overlap, ..
-        } => {
-            let policy = match overlap {
-                Pick::Only => Policy::Unique,
-                Pick::First => Policy::First,
-                Pick::Last => Policy::Last,
-            };
-            let source = source.as_ref().expect("a source for every reader");
-            Locator::Active(Active::new(source, policy), *offset)
-        }
-        Locate::Held {
-            offset, max_age, ..
-        } => {
-            let source = source.as_ref().expect("a source for every reader");
-            Locator::Held(Held::new(source, *max_age, run_end), *offset)
-        }
-        Locate::Choice(group) => Locator::Choice(&axis.choices[*group]),
-        Locate::Prev { of, n, .. } => {
-            let source = source.as_ref().expect("a source for every reader");
-            Locator::Prev {
-                ranks: Ranks::new(source),
-                len: source.timeline().len() as u32,
-                of: *of,
-                n: *n,
+    let locator =
+        |(number, (locate, source)): (usize, (&Locate, &'s Option<cursor::Source<'s>>))| {
+            match locate {
+                Locate::Same => Locator::Rows(0),
+                Locate::Rows { rows, .. } => Locator::Rows(*rows),
+                Locate::Affine { stream, offset } => affine(axis, &series[stream].axis, *offset),
+                Locate::Coarse { stream, offset } => Locator::Coarse {
+                    series: &series[stream],
+                    offset: *offset,
+                },
+                Locate::ByTime {
+                    stream,
+                    offset,
+                    overlap,
+                } => {
+                    let policy = match overlap {
+                        Pick::Only => Policy::Unique,
+                        Pick::First => Policy::First,
+                        Pick::Last => Policy::Last,
+                    };
+                    let source = source.as_ref().expect("a source for every reader");
+                    let reader = Active::new(source, policy);
+                    match moved(&stage.locates[..number], *stream, *offset, &series[stream]) {
+                        Some((of, positions)) => Locator::Moved {
+                            of,
+                            positions,
+                            len: source.timeline().len(),
+                            reader,
+                            offset: *offset,
+                        },
+                        None => Locator::Active(reader, *offset),
+                    }
+                }
+                Locate::Held {
+                    offset, max_age, ..
+                } => {
+                    let source = source.as_ref().expect("a source for every reader");
+                    Locator::Held(Held::new(source, *max_age, run_end), *offset)
+                }
+                Locate::Choice(group) => Locator::Choice(&axis.choices[*group]),
+                Locate::Prev { of, n, .. } => {
+                    let source = source.as_ref().expect("a source for every reader");
+                    Locator::Prev {
+                        ranks: Ranks::new(source),
+                        len: source.timeline().len() as u32,
+                        of: *of,
+                        n: *n,
+                    }
+                }
+                Locate::OwnActive { offset } => {
+                    let source = source.as_ref().expect("a source for every reader");
+                    Locator::OwnActive(Active::new(source, Policy::Unique), *offset)
+                }
+                Locate::OwnEnded { offset, max_age } => Locator::OwnEnded {
+                    offset: *offset,
+                    max_age: *max_age,
+                    run_end,
+                    passed: 0,
+                },
+                Locate::Range { range, last } => Locator::Range {
+                    range: *range,
+                    last: *last,
+                },
             }
+        };
+    let locates = stage.locates.iter().zip(sources);
+    locates.enumerate().map(locator).collect()
+}
+
+/// An earlier read of the same stream by time from which this one is a number of positions away, if its positions follow each other
+/// without gaps and all its columns can be read so.
+fn moved(
+    earlier: &[Locate],
+    stream: StreamId,
+    offset: i64,
+    series: &Series,
+) -> Option<(usize, i64)> {
+    let timeline = &series.axis.timeline;
+    let period = timeline.period()?;
+    let plain = |leaf: &Leaf| leaf.valid.is_none() && leaf.bits().is_none();
+    if !matches!(timeline.spans(), Spans::Fixed(length) if *length == period)
+        || series.presence().is_some()
+        || !series.leaves.iter().all(plain)
+    {
+        return None;
+    }
+    let moved = |(number, locate): (usize, &Locate)| match locate {
+        Locate::ByTime {
+            stream: other,
+            offset: from,
+            ..
+        } if *other == stream => {
+            let distance = offset.checked_sub(*from)?;
+            (distance % period == 0).then_some((number, distance / period))
         }
-        Locate::OwnActive { offset } => {
-            let source = source.as_ref().expect("a source for every reader");
-            Locator::OwnActive(Active::new(source, Policy::Unique), *offset)
-        }
-        Locate::OwnEnded { offset, max_age } => Locator::OwnEnded {
-            offset: *offset,
-            max_age: *max_age,
-            run_end,
-            passed: 0,
-        },
-        Locate::Range { range, last } => Locator::Range {
-            range: *range,
-            last: *last,
-        },
+        _ => None,
     };
-    stage.locates.iter().zip(sources).map(locator).collect()
+    earlier.iter().enumerate().find_map(moved)
 }
 
 impl Locator<'_> {
@@ -151,12 +250,43 @@ impl Locator<'_> {
                 reader
                     .read(at, rows, &mut out[..n])
                     .map_err(|_| Trouble("a read that may be ambiguous"))?;
-                Located::Index(Index::new(out, n, scratch))
+                Located::Index(if reader.is_ordered() {
+                    Index::ordered(out, n, scratch)
+                } else {
+                    Index::new(out, n, scratch)
+                })
+            }
+            Locator::Moved {
+                of,
+                positions: by,
+                len,
+                reader,
+                offset,
+            } => {
+                if let Located::Index(index) = &earlier[*of]
+                    && let Some(within) = &index.within
+                    && within.start as i64 + *by >= 0
+                    && within.end as i64 + *by <= *len as i64
+                {
+                    return Ok(Located::Moved {
+                        of: *of,
+                        positions: *by,
+                    });
+                }
+                let out = positions(scratch);
+                // Positions of a periodic stream are found by arithmetic, whatever was read before.
+                reader
+                    .read(axis.instants().plus(*offset), rows, &mut out[..n])
+                    .map_err(|_| Trouble("a read that may be ambiguous"))?;
+                Located::Index(Index::ordered(out, n, scratch))
+            }
+            Locator::Coarse { series, offset } => {
+                Located::Runs(coarse(axis, rows, series, *offset))
             }
             Locator::Held(reader, offset) => {
                 let out = positions(scratch);
                 reader.read(axis.instants().plus(*offset), rows, &mut out[..n]);
-                Located::Index(Index::new(out, n, scratch))
+                Located::Index(Index::ordered(out, n, scratch))
             }
             Locator::Choice(choices) => {
                 let out = positions(scratch);
@@ -171,17 +301,7 @@ impl Locator<'_> {
             } => {
                 let out = positions(scratch);
                 for (row, out) in out[..n].iter_mut().enumerate() {
-                    let current = match &earlier[*of] {
-                        Located::Rows(first) => {
-                            let position = u32::try_from(first + row as i64);
-                            position.ok().filter(|p| p < len).unwrap_or(NONE)
-                        }
-                        Located::Nowhere => NONE,
-                        Located::Index(index) if index.found[row / 8] & (1 << (row % 8)) != 0 => {
-                            index.positions[row]
-                        }
-                        Located::Index(_) => NONE,
-                    };
+                    let current = earlier[*of].position(row, *len, earlier);
                     *out = ranks.nth_before_event(current, *count);
                 }
                 Located::Index(Index::new(out, n, scratch))
@@ -238,6 +358,51 @@ impl Locator<'_> {
             }
         })
     }
+}
+
+/// The runs of rows that read one position of a periodic stream.
+fn coarse(here: &Axis, rows: Range<usize>, there: &Series, offset: i64) -> Vec<Run> {
+    let timeline = &there.axis.timeline;
+    let mut runs = Vec::new();
+    let (Some(t0), Some(stride), Some(end), Some(period), Spans::Fixed(length)) = (
+        here.regular_ends(),
+        here.timeline.period(),
+        there.axis.regular_ends(),
+        timeline.period(),
+        timeline.spans(),
+    ) else {
+        return runs;
+    };
+    let [end, period, length] = [end, period, *length].map(i128::from);
+    let instant =
+        |row: usize| i128::from(t0) + i128::from(stride) * row as i128 + i128::from(offset);
+    let fits = |row: usize| i64::try_from(instant(row)).is_ok();
+    let exact = fits(rows.start) && fits(rows.end.max(rows.start + 1) - 1);
+    let mut row = rows.start;
+    while row < rows.end {
+        let t = i128::from(cursor::saturate(instant(row)));
+        // The first position that ends at or after the instant; it must have begun before it.
+        let position = (t - end).div_euclid(period) + i128::from((t - end) % period != 0);
+        let ends = end + position * period;
+        let begun = t > ends - length;
+        let found = usize::try_from(position).ok().filter(|p| {
+            begun && *p < timeline.len() && there.presence().is_none_or(|bits| bits.value(*p))
+        });
+        // What holds at this instant does so up to here.
+        let until = if begun { ends } else { ends - length };
+        let same = if exact {
+            1 + ((until - t) / i128::from(stride)) as usize
+        } else {
+            1
+        };
+        let same = same.min(rows.end - row);
+        runs.push(Run {
+            position: found.map_or(NONE, |p| p as u32),
+            rows: same,
+        });
+        row += same;
+    }
+    runs
 }
 
 /// How rows lead to positions of another timeline with the same period.

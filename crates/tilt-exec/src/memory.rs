@@ -3,7 +3,10 @@
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
     ptr::NonNull,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use arrow_buffer::{Buffer, ScalarBuffer, alloc::Allocation};
@@ -39,6 +42,35 @@ struct Pool {
     bytes: usize,
 }
 
+/// Bytes in use of memory that is worth keeping, and the most there were.
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+/// The most bytes that were in use since [`forget_peak`].
+pub(crate) fn peak() -> usize {
+    PEAK.load(Ordering::Relaxed)
+}
+
+/// Starts to look for the peak anew.
+pub(crate) fn forget_peak() {
+    PEAK.store(IN_USE.load(Ordering::Relaxed), Ordering::Relaxed);
+}
+
+/// Counts memory that is worth keeping as in use.
+fn take(bytes: usize) {
+    if bytes >= KEEP {
+        let used = IN_USE.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        PEAK.fetch_max(used, Ordering::Relaxed);
+    }
+}
+
+/// It is in use no longer.
+fn give(bytes: usize) {
+    if bytes >= KEEP {
+        IN_USE.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
 impl Memory {
     /// At least `bytes` bytes.
     pub(crate) fn new(bytes: usize) -> Self {
@@ -53,6 +85,7 @@ impl Memory {
             if let Some(best) = best {
                 let memory = pool.free.swap_remove(best);
                 pool.bytes -= memory.layout.size();
+                take(memory.layout.size());
                 return memory;
             }
         }
@@ -61,6 +94,7 @@ impl Memory {
         // SAFETY: the size is not zero.
         let at = unsafe { alloc_zeroed(layout) };
         let at = NonNull::new(at).unwrap_or_else(|| handle_alloc_error(layout));
+        take(bytes);
         Self { at, layout }
     }
 
@@ -91,6 +125,7 @@ fn rounded(bytes: usize) -> usize {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        give(self.layout.size());
         // SAFETY: allocated with this layout, and this is the only owner.
         unsafe { dealloc(self.at.as_ptr(), self.layout) }
     }
@@ -129,6 +164,7 @@ impl Drop for Returned {
         let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
         if memory.len() >= KEEP && pool.bytes + memory.len() <= KEPT {
             pool.bytes += memory.len();
+            give(memory.len());
             pool.free.push(memory);
         }
     }

@@ -11,6 +11,7 @@ use self::{
     track::Track,
 };
 use crate::{
+    control::Control,
     cursor::{NONE, Source},
     memory::{INSTANTS, POSITIONS},
 };
@@ -20,6 +21,9 @@ mod track;
 
 #[cfg(test)]
 mod tests;
+
+/// After so many steps a merge asks whether it was cancelled.
+const BETWEEN_CHECKS: usize = 1 << 14;
 
 /// Sources that are chosen together.
 #[derive(Clone, Copy, Debug)]
@@ -96,7 +100,7 @@ impl Merged {
 }
 
 /// The events of a clock that have a choice of every group that is `required`; given `within`, only those that end in it, at a cost that does not depend on the
-/// others. They go into what was merged before: memory that is there already costs less than the events do.
+/// others; some of them if the run is cancelled meanwhile. They go into what was merged before: memory that is there already costs less than the events do.
 ///
 /// # Panics
 /// When a window has 2³²-1 states or more. A [`Source`] has fewer rows than that.
@@ -104,18 +108,19 @@ pub(crate) fn merge_into(
     groups: &[Group],
     required: &[bool],
     within: Option<Span>,
+    control: &Control,
     merged: &mut Merged,
 ) {
     let part = within.unwrap_or(Span::new(i64::MIN, i64::MAX));
     let tracks: Vec<Track> = groups.iter().map(|group| group.track(part)).collect();
     merged.reset(groups.len());
     if !tracks.iter().all(|track| track.disjoint) {
-        *merged = intersect(&tracks, required, part);
+        *merged = intersect(&tracks, required, part, control);
         return;
     }
     match &tracks[..] {
-        [a, b] => sweep_two(a, b, required, part, merged),
-        tracks => sweep(tracks, required, part, merged),
+        [a, b] => sweep_two(a, b, required, part, control, merged),
+        tracks => sweep(tracks, required, part, control, merged),
     }
 }
 
@@ -139,7 +144,7 @@ struct Item {
 ///
 /// The availability of a choice is one interval, and those of φ are the gaps, so events are the intersections of one
 /// item from each track. Each is found when the last of its items starts, in the order in which items are taken.
-fn intersect(tracks: &[Track], required: &[bool], part: Span) -> Merged {
+fn intersect(tracks: &[Track], required: &[bool], part: Span, control: &Control) -> Merged {
     let mut items: Vec<Item> = Vec::new();
     for (track, choices) in tracks.iter().enumerate() {
         push_items(track, choices, &mut items);
@@ -149,7 +154,10 @@ fn intersect(tracks: &[Track], required: &[bool], part: Span) -> Merged {
     let mut merged = Merged::default();
     merged.reset(tracks.len());
     let mut chosen = Vec::with_capacity(tracks.len());
-    for item in items {
+    for (number, item) in items.into_iter().enumerate() {
+        if number % BETWEEN_CHECKS == 0 && control.is_cancelled() {
+            break;
+        }
         for others in &mut active {
             others.retain(|other| other.span.end > item.span.start);
         }

@@ -158,7 +158,7 @@ impl StageReads<'_, '_> {
         let ty = register(self.dtype())?;
         self.recur();
         let source = Source::OwnRows { rows };
-        let access = self.access(body, source, "itself", ty, By::Row, true);
+        let access = self.access(body, source, "itself", ty, By::Row, !self.inside);
         Ok(Term::Scalar {
             value: body.load(access),
             valid: body.valid(access),

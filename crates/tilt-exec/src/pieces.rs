@@ -15,15 +15,20 @@ use tilt_ir::{Halo, Lineage, Reach, Span, StreamId};
 use crate::{
     chunks::Chunks,
     code::Code,
+    control::{Control, share},
     plan::{Domain, Plan, Root, Stage},
     run::{Piece, Shared, Trouble, Wanted, series_of},
     series::{Axis, Series},
+    strips::Strips,
+    window::Algorithm,
 };
 
 /// Rows of a piece when nothing asks for more: window columns of that many rows stay in the second cache.
 const ROWS: usize = 1 << 15;
 /// A piece is at least this many times its halo, so that what is read twice does not count.
 pub(crate) const HALOS: usize = 8;
+/// Where all windows are folded, what is read twice costs less than leaving the second cache.
+const FOLDED: usize = 4;
 /// Pieces begin at multiples of this many rows, so that no two write to one cache line.
 const ALIGNED: usize = 512;
 
@@ -60,7 +65,8 @@ impl<'a> Whole<'a> {
         if let Some((input, halo)) = lineage.halos().find(unbounded) {
             return Some(Self::Unbounded(input, halo));
         }
-        let is_grid = |stage: &&Stage| matches!(stage.domain, Domain::Grid { .. });
+        let is_grid =
+            |stage: &&Stage| matches!(stage.domain, Domain::Grid { .. } | Domain::Calendar(_));
         let grid = plan.stages.iter().find(is_grid)?;
         if plan.root == Root::Merge {
             return Some(Self::Merge(grid));
@@ -85,6 +91,9 @@ pub(crate) struct Job<'a> {
     pub(crate) functions: &'a Functions,
     pub(crate) threads: usize,
     pub(crate) piece_rows: Option<usize>,
+    pub(crate) control: &'a Control,
+    /// How much of the run's work this is.
+    pub(crate) work: u64,
 }
 
 impl Job<'_> {
@@ -93,7 +102,10 @@ impl Job<'_> {
         let stage = self.plan.stages.last().expect("a plan has stages");
         let main = &self.plan.loops[stage.main];
         if Whole::of(self.plan, self.lineage).is_some() {
-            return self.in_one_go();
+            return match Strips::of(self.plan) {
+                Some(strips) => self.in_strips(&strips),
+                None => self.in_one_go(),
+            };
         }
         let Some((axis, rows)) = self.rows() else {
             return self.merged();
@@ -111,7 +123,8 @@ impl Job<'_> {
         let starts: Vec<usize> = rows.clone().step_by(size).collect();
         let piece = |start: &usize| {
             let of_piece = *start..rows.end.min(start + size);
-            self.piece(&axis, of_piece, &columns, start - rows.start, streaming)
+            let at = start - rows.start;
+            self.piece(&axis, of_piece, &columns, at, rows.len(), streaming)
         };
         if self.threads > 1 && starts.len() > 1 {
             pool(self.threads).install(|| starts.par_iter().try_for_each(piece))?;
@@ -130,11 +143,17 @@ impl Job<'_> {
     }
 
     /// All rows that the output can have, and those that are wanted, if that is known before.
-    fn rows(&self) -> Option<(Arc<Axis>, Range<usize>)> {
+    pub(crate) fn rows(&self) -> Option<(Arc<Axis>, Range<usize>)> {
         let axis = match self.plan.root {
             Root::Input(stream) => Arc::clone(&self.series[&stream].axis),
             Root::Grid { period, offset } => {
-                Arc::new(Axis::new(cells(period, offset, self.scope), Vec::new()))
+                Arc::new(Axis::new(grid(period, offset, self.scope), Vec::new()))
+            }
+            Root::Calendar { stage } => {
+                let Domain::Calendar(cells) = &self.plan.stages[stage].domain else {
+                    unreachable!("the root of a calendar has its cells")
+                };
+                cells.axis(self.scope)
             }
             Root::Merge => return None,
         };
@@ -159,7 +178,7 @@ impl Job<'_> {
         let share = rows.len().div_ceil(self.threads.max(1) * 4);
         let least = usual_rows(self.plan).min(share.max(ALIGNED));
         least
-            .max(halo.saturating_mul(HALOS))
+            .max(halo.saturating_mul(halos(self.plan)))
             .next_multiple_of(ALIGNED)
     }
 
@@ -181,9 +200,11 @@ impl Job<'_> {
         rows: Range<usize>,
         columns: &[Shared],
         at: usize,
+        all: usize,
         streaming: bool,
     ) -> Result<(), Trouble> {
         let span = span_of(axis, &rows);
+        let work = share(self.work, rows.len(), all);
         let cuts = self.cuts(span);
         let slack = self.plan.reach.unwrap_or(0);
         let scope = Span::new(
@@ -192,7 +213,7 @@ impl Job<'_> {
         );
         let first = match self.plan.root {
             Root::Input(stream) => cuts[&stream].start,
-            Root::Grid { .. } => axis.timeline.ends_until(scope.start),
+            Root::Grid { .. } | Root::Calendar { .. } => axis.timeline.ends_until(scope.start),
             Root::Merge => 0,
         };
         let piece = Piece {
@@ -203,6 +224,9 @@ impl Job<'_> {
             texts: self.texts,
             words: self.words,
             functions: self.functions,
+            control: self.control,
+            work,
+            carried: None,
             wanted: Wanted::Rows {
                 rows: rows.start - first..rows.end - first,
                 columns,
@@ -223,6 +247,8 @@ impl Job<'_> {
         if parts.len() < 2 {
             return self.in_one_go();
         }
+        let work = share(self.work, 1, parts.len());
+        let timed = |part: &Span| self.timed(*part, work);
         let mut chunks = Chunks::default();
         let mut done = 0;
         let wave = if self.threads > 1 {
@@ -233,9 +259,9 @@ impl Job<'_> {
         for parts_of_wave in parts.chunks(wave) {
             let computed: Result<Vec<Series>, Trouble> = if parts_of_wave.len() > 1 {
                 let parts = parts_of_wave.par_iter();
-                pool(self.threads).install(|| parts.map(|part| self.timed(*part)).collect())
+                pool(self.threads).install(|| parts.map(timed).collect())
             } else {
-                parts_of_wave.iter().map(|part| self.timed(*part)).collect()
+                parts_of_wave.iter().map(timed).collect()
             };
             let computed = computed?;
             for series in &computed {
@@ -277,7 +303,7 @@ impl Job<'_> {
     }
 
     /// The events that end in a part.
-    fn timed(&self, part: Span) -> Result<Series, Trouble> {
+    fn timed(&self, part: Span, work: u64) -> Result<Series, Trouble> {
         let piece = Piece {
             plan: self.plan,
             code: self.code,
@@ -286,6 +312,9 @@ impl Job<'_> {
             texts: self.texts,
             words: self.words,
             functions: self.functions,
+            control: self.control,
+            work,
+            carried: None,
             wanted: Wanted::Time(part),
         };
         let cuts = self.cuts(part);
@@ -305,6 +334,9 @@ impl Job<'_> {
             texts: self.texts,
             words: self.words,
             functions: self.functions,
+            control: self.control,
+            work: self.work,
+            carried: None,
             wanted: Wanted::Time(self.part),
         };
         piece.evaluate(self.series.clone())
@@ -317,6 +349,16 @@ pub(crate) fn usual_rows(plan: &Plan) -> usize {
     if has_windows { ROWS } else { 4 * ROWS }
 }
 
+/// How many times its halo a piece is at least.
+pub(crate) fn halos(plan: &Plan) -> usize {
+    let mut windows = plan.stages.iter().flat_map(|stage| &stage.windows);
+    if windows.all(|window| matches!(window.algorithm, Algorithm::Fold { .. })) {
+        FOLDED
+    } else {
+        HALOS
+    }
+}
+
 /// The instants of some rows: from just before the first end to the last.
 fn span_of(axis: &Axis, rows: &Range<usize>) -> Span {
     let timeline = &axis.timeline;
@@ -325,7 +367,7 @@ fn span_of(axis: &Axis, rows: &Range<usize>) -> Span {
 }
 
 /// Some rows of a series, sharing its memory.
-fn slice(series: &Series, rows: &Range<usize>) -> Series {
+pub(crate) fn slice(series: &Series, rows: &Range<usize>) -> Series {
     if *rows == (0..series.axis.len()) {
         return series.clone();
     }
@@ -347,7 +389,7 @@ fn slice(series: &Series, rows: &Range<usize>) -> Series {
 }
 
 /// The cells of a grid that end in `scope`.
-pub(crate) fn cells(period: i64, offset: i64, scope: Span) -> Timeline {
+pub(crate) fn grid(period: i64, offset: i64, scope: Span) -> Timeline {
     let (period_wide, offset) = (i128::from(period), i128::from(offset));
     let after = |t: i64| (i128::from(t) - offset).div_euclid(period_wide) + 1;
     let (first, end) = (after(scope.start), after(scope.end.min(tilt_ir::OPEN - 1)));

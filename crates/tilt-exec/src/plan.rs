@@ -19,13 +19,16 @@ use tilt_ir::{
 
 use crate::{
     call::CallPlan,
+    cells::CalendarRows,
     facts::{AxisFacts, LeafFacts, SeriesFacts},
     own::OwnColumn,
-    reads::{Kind, StageReads},
+    reads::{Found, Kind, StageReads},
     scatter::{self, ScatterPlan},
     slack,
     window::{RangePlan, WindowPlan},
 };
+
+mod inside;
 
 /// A program as loops.
 #[derive(Debug)]
@@ -53,7 +56,9 @@ pub(crate) enum Root {
     Input(StreamId),
     /// The cells of a grid.
     Grid { period: i64, offset: i64 },
-    /// The events of a merge, as many as it gives.
+    /// The cells of a calendar, which are the rows of a stage.
+    Calendar { stage: usize },
+    /// The events of a merge, or sessions: as many as there are.
     Merge,
 }
 
@@ -76,9 +81,29 @@ pub(crate) struct Stage {
     pub(crate) main: usize,
     /// The same loop with stores past the caches, for an output that they cannot hold.
     pub(crate) streaming: Option<usize>,
+    /// The main loop for rows all of whose neighbours that are read exist.
+    pub(crate) inside: Option<Inside>,
+    /// Of these loops, by their numbers, those for rows whose windows lie whole in their sources.
+    pub(crate) whole: Vec<(usize, usize)>,
     /// Which of these the stage reads itself.
     pub(crate) own: Vec<(OwnColumn, usize)>,
     pub(crate) facts: SeriesFacts,
+}
+
+impl Stage {
+    /// The loop that a loop for windows which lie whole in their sources was made of.
+    pub(crate) fn whole_of(&self, number: usize) -> Option<usize> {
+        let mut whole = self.whole.iter();
+        whole.find(|(_, n)| *n == number).map(|(of, _)| *of)
+    }
+}
+
+/// A main loop that does not ask whether rows exist, and what it reads.
+#[derive(Debug)]
+pub(crate) struct Inside {
+    pub(crate) main: usize,
+    pub(crate) sources: Vec<Source>,
+    pub(crate) params: Vec<ParamSource>,
 }
 
 /// The rows of a stage.
@@ -88,6 +113,14 @@ pub(crate) enum Domain {
     On(StreamId),
     /// The cells of a grid.
     Grid { period: i64, offset: i64 },
+    /// The cells of a calendar.
+    Calendar(CalendarRows),
+    /// The sessions of a stream.
+    Sessions {
+        stream: StreamId,
+        gap: i64,
+        max: Option<i64>,
+    },
     /// The events of an `on` clock; later stages with an equal clock share them.
     Merge {
         groups: Vec<GroupPlan>,
@@ -125,6 +158,8 @@ pub(crate) enum Locate {
     Rows { stream: StreamId, rows: i64 },
     /// On another timeline with the same period: the same number of rows away for all rows, known when it runs.
     Affine { stream: StreamId, offset: i64 },
+    /// On a timeline with a period many times as long: many rows read one position after the other.
+    Coarse { stream: StreamId, offset: i64 },
     /// The event active at `t + offset`; `present` tells which positions of a bag count.
     ByTime {
         stream: StreamId,
@@ -158,9 +193,14 @@ pub(crate) enum Pick {
 }
 
 impl Locate {
-    /// Whether rows read neighbouring elements, so that no index is needed.
-    pub(crate) fn by_row(&self) -> bool {
+    /// Whether rows read neighbouring elements of a column, so that nothing is needed but the column.
+    pub(crate) fn in_place(&self) -> bool {
         matches!(self, Self::Same | Self::Rows { .. } | Self::Affine { .. })
+    }
+
+    /// Whether loops read it row by row, without an index.
+    pub(crate) fn by_row(&self) -> bool {
+        self.in_place() || matches!(self, Self::Coarse { .. })
     }
 }
 
@@ -177,6 +217,8 @@ pub(crate) enum Source {
     Present { stream: StreamId, locate: usize },
     /// The ends of the rows.
     Ends,
+    /// Their starts.
+    Starts,
     /// An edge of the event found.
     Edge {
         stream: StreamId,
@@ -215,6 +257,8 @@ pub(crate) enum Source {
 pub(crate) enum ParamSource {
     /// The end of row 0 of a regular domain.
     FirstEnd,
+    /// The edge of position 0 of a regular stream.
+    FirstEdge(StreamId, Edge),
     /// The code of a string.
     Text(String),
     RunStart,
@@ -253,6 +297,7 @@ fn plan_with(
         facts: inputs.clone(),
         loops: Vec::new(),
         stages: Vec::new(),
+        packed: None,
         maps: HashMap::new(),
     };
     for (id, temporal) in program.temporals() {
@@ -296,11 +341,7 @@ fn needed(program: &Program) -> BTreeSet<StreamId> {
             continue;
         }
         if let Some(temporal) = program.streams[stream].as_temporal() {
-            match &temporal.clock {
-                Clock::OnChange(sources) => open.extend(sources.iter().map(|s| s.stream())),
-                Clock::At(stream) => open.push(*stream),
-                Clock::Every { .. } => {}
-            }
+            open.extend(temporal.clock.streams());
             program.walk(temporal.body, &mut |_, expr| open.extend(expr.stream()));
         }
     }
@@ -308,16 +349,17 @@ fn needed(program: &Program) -> BTreeSet<StreamId> {
 }
 
 fn root(stages: &[Stage], stream: StreamId) -> Root {
-    let Some(stage) = stages.iter().find(|s| s.stream == stream) else {
+    let Some(stage) = stages.iter().position(|s| s.stream == stream) else {
         return Root::Input(stream);
     };
-    match &stage.domain {
+    match &stages[stage].domain {
         Domain::On(stream) => root(stages, *stream),
         Domain::Grid { period, offset } => Root::Grid {
             period: *period,
             offset: *offset,
         },
-        Domain::Merge { .. } => Root::Merge,
+        Domain::Calendar(_) => Root::Calendar { stage },
+        Domain::Merge { .. } | Domain::Sessions { .. } => Root::Merge,
     }
 }
 
@@ -334,6 +376,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) loops: Vec<Loop>,
     /// Every stage comes after those that it reads.
     pub(crate) stages: Vec<Stage>,
+    /// The input whose gaps are left out of the window being planned.
+    pub(crate) packed: Option<StreamId>,
     /// Maps that are stages, by the source of their window.
     maps: HashMap<(StreamId, ExprId), StreamId>,
 }
@@ -349,7 +393,7 @@ struct Definition<'d, 'p> {
 
 impl<'p> Planner<'p> {
     fn stage(&mut self, stream: StreamId, temporal: &'p Temporal) -> Result<(), Unsupported> {
-        let domain = self.domain(stream, temporal);
+        let domain = self.domain(stream, temporal)?;
         self.define(
             &Definition {
                 stream,
@@ -414,13 +458,78 @@ impl<'p> Planner<'p> {
         domain: &Domain,
         kind: Kind,
     ) -> Result<Option<Stage>, Unsupported> {
+        let Some(main) = self.lower_main(what, domain, kind, false)? else {
+            return Ok(None);
+        };
+        let streams = what.stream == self.program.output && main.body.lanes == Lanes::Eight;
+        let streaming = streams.then(|| {
+            let mut streaming = main.body.clone();
+            if let Sink::Store { streaming, .. } = &mut streaming.sink {
+                *streaming = true;
+            }
+            streaming
+        });
+        // What is written past the caches waits for memory, whatever it computes.
+        let inside = if streams {
+            None
+        } else {
+            self.lower_inside(what, domain, kind, &main)?
+        };
+        let mut push = |body: Loop| {
+            self.loops.push(body);
+            self.loops.len() - 1
+        };
+        let (number, streaming) = (push(main.body), streaming.map(&mut push));
+        let inside = inside.map(|inside| Inside {
+            main: push(inside.body),
+            sources: inside.sources,
+            params: inside.params,
+        });
+        let inside_number = inside.as_ref().map(|inside| inside.main);
+        let numbers = [Some(number), streaming, inside_number].into_iter();
+        let whole = numbers.flatten().filter_map(|number| {
+            self.loops.push(self.loops[number].inside()?);
+            Some((number, self.loops.len() - 1))
+        });
+        let whole = whole.collect();
+        Ok(Some(Stage {
+            stream: what.stream,
+            name: what.name.to_owned(),
+            domain: Domain::On(what.stream),
+            locates: main.reads.locates,
+            ranges: main.reads.ranges,
+            windows: main.reads.windows,
+            calls: main.reads.calls,
+            sources: main.sources,
+            params: main.params,
+            main: number,
+            streaming,
+            inside,
+            whole,
+            own: main.own,
+            facts: main.facts,
+        }))
+    }
+
+    /// The main loop of a stage, with the loops of its windows; `None` as [`Planner::lower`]. If `inside`, rows that are read exist.
+    fn lower_main(
+        &mut self,
+        what: &Definition<'_, 'p>,
+        domain: &Domain,
+        kind: Kind,
+        inside: bool,
+    ) -> Result<Option<MainLoop>, Unsupported> {
         let axis = self.axis(domain);
         let program = self.program;
-        let reads = StageReads::new(self, what.stream, what.dtype, domain, axis.clone(), kind);
+        let mut reads = StageReads::new(self, what.stream, what.dtype, domain, axis.clone(), kind);
+        reads.inside = inside;
         let mut lowering = Lowering::new(program, reads);
         let mut body = Body::default();
         let value = lowering.lower(&mut body, what.body)?;
-        let alive = lowering.reads.alive(&mut body, what.clock, what.body)?;
+        let has_value = value.valid();
+        let alive = lowering
+            .reads
+            .alive(&mut body, what.clock, what.body, has_value)?;
         let (mut columns, leaves, nullable) = store(&mut body, what.name, value, alive);
         if nullable && kind == Kind::Stage && lowering.reads.reads_itself() {
             return Ok(None);
@@ -434,70 +543,89 @@ impl<'p> Planner<'p> {
             streaming: false,
         };
         let main = body.finish(what.name, reads.lanes, sink);
-        let sources = main
-            .accesses
-            .iter()
-            .map(|a| reads.sources[a.index()].clone());
-        let params = main.params.iter().map(|p| reads.params[p.index()].clone());
-        let (sources, params) = (sources.collect(), params.collect());
-        let streams = what.stream == program.output && main.body.lanes == Lanes::Eight;
-        let streaming = streams.then(|| {
-            let mut streaming = main.body.clone();
-            if let Sink::Store { streaming, .. } = &mut streaming.sink {
-                *streaming = true;
-            }
-            streaming
-        });
-        self.loops.push(main.body);
-        let main = self.loops.len() - 1;
-        let streaming = streaming.map(|body| {
-            self.loops.push(body);
-            self.loops.len() - 1
-        });
-        let facts = SeriesFacts {
-            axis,
-            dtype: what.dtype.clone(),
-            leaves,
-            nullable,
-        };
-        Ok(Some(Stage {
-            stream: what.stream,
-            name: what.name.to_owned(),
-            domain: Domain::On(what.stream),
-            locates: reads.locates,
-            ranges: reads.ranges,
-            windows: reads.windows,
-            calls: reads.calls,
+        let sources = main.accesses.iter();
+        let sources = sources.map(|a| reads.sources[a.index()].clone()).collect();
+        let params = main.params.iter();
+        let params = params.map(|p| reads.params[p.index()].clone()).collect();
+        Ok(Some(MainLoop {
+            body: main.body,
+            reads,
             sources,
             params,
-            main,
-            streaming,
             own,
-            facts,
+            facts: SeriesFacts {
+                axis,
+                dtype: what.dtype.clone(),
+                leaves,
+                nullable,
+            },
         }))
     }
 
-    fn domain(&self, id: StreamId, temporal: &Temporal) -> Domain {
+    fn domain(&self, id: StreamId, temporal: &Temporal) -> Result<Domain, Unsupported> {
         let sources: &[ClockSource] = match &temporal.clock {
             Clock::Every { period, offset } => {
-                return Domain::Grid {
+                return Ok(Domain::Grid {
                     period: *period,
                     offset: *offset,
+                });
+            }
+            Clock::At(stream) => return Ok(Domain::On(*stream)),
+            Clock::OnChange(sources) => sources,
+            Clock::Calendar(_) | Clock::Sessions { .. } => {
+                let twin = self.timelines.of(id);
+                let mut shared = self.stages.iter().map(|s| s.stream);
+                let shared = shared.find(|s| {
+                    s.index() < self.program.streams.len() && self.timelines.of(*s) == twin
+                });
+                return match shared {
+                    Some(twin) => Ok(Domain::On(twin)),
+                    None => self.cells(&temporal.clock),
                 };
             }
-            Clock::At(stream) => return Domain::On(*stream),
-            Clock::OnChange(sources) => sources,
         };
         if self.timelines.aligned(&temporal.clock).is_some() {
-            return Domain::On(sources[0].stream());
+            return Ok(Domain::On(sources[0].stream()));
         }
-        self.join(id, &temporal.clock, sources)
+        Ok(self.join(id, &temporal.clock, sources))
+    }
+
+    /// The rows of a clock that makes cells or sessions.
+    fn cells(&self, clock: &Clock) -> Result<Domain, Unsupported> {
+        match clock {
+            Clock::Calendar(calendar) => {
+                let cells = calendar.cells(self.program.unit);
+                let cells = cells.map_err(|error| Unsupported(error.to_string()))?;
+                Ok(Domain::Calendar(CalendarRows::new(cells)))
+            }
+            Clock::Sessions { stream, gap, max } => {
+                let axis = &self.facts[stream].axis;
+                // Where a session is full, what overlaps with it begins another one.
+                if max.is_some() && !axis.disjoint && axis.length != Some(1) {
+                    return Err(Unsupported("sessions that may overlap".into()));
+                }
+                Ok(Domain::Sessions {
+                    stream: *stream,
+                    gap: *gap,
+                    max: *max,
+                })
+            }
+            Clock::At(_) | Clock::OnChange(_) | Clock::Every { .. } => {
+                unreachable!("these clocks have other rows")
+            }
+        }
     }
 
     fn axis(&self, domain: &Domain) -> AxisFacts {
         match domain {
             Domain::On(stream) => self.facts[stream].axis.clone(),
             Domain::Grid { period, offset } => AxisFacts::grid(*period, *offset),
+            Domain::Calendar(_) | Domain::Sessions { .. } => AxisFacts {
+                regular: None,
+                length: None,
+                disjoint: true,
+                ordered: true,
+            },
             Domain::Merge { groups, .. } => {
                 let disjoint = groups.iter().all(|group| match group {
                     GroupPlan::Value { streams, .. } => self.facts[&streams[0]].axis.disjoint,
@@ -525,6 +653,16 @@ impl<'p> Planner<'p> {
             _ => Pick::Only,
         }
     }
+}
+
+/// The main loop of a stage while it is planned.
+struct MainLoop {
+    body: Loop,
+    reads: Found,
+    sources: Vec<Source>,
+    params: Vec<ParamSource>,
+    own: Vec<(OwnColumn, usize)>,
+    facts: SeriesFacts,
 }
 
 /// What a stage stores: its leaves, and in the end its presence where that is not certain and the leaves do not tell.
@@ -588,7 +726,7 @@ impl Stored {
 fn reach(program: &Program, timelines: &Timelines) -> Option<i64> {
     use tilt_ir::{Bounds, Expr};
     let mut total = 0i64;
-    for (_, temporal) in program.temporals() {
+    for (id, temporal) in program.temporals() {
         let mut reach = Some(0i64);
         let mut note = |ticks: Option<i64>| {
             reach = reach.zip(ticks).map(|(a, b)| a.max(b));
@@ -597,6 +735,12 @@ fn reach(program: &Program, timelines: &Timelines) -> Option<i64> {
         let hold = |offset: i64, max_age: Option<i64>| offset.checked_abs()?.checked_add(max_age?);
         match &temporal.clock {
             Clock::Every { period, .. } => note(Some(*period)),
+            Clock::Calendar(calendar) => {
+                let cells = calendar.cells(program.unit).ok();
+                note(cells.and_then(|cells| cells.longest()));
+            }
+            // A session is as long as its data says.
+            Clock::Sessions { .. } => note(None),
             Clock::At(_) => {}
             Clock::OnChange(sources) => {
                 for source in sources {
@@ -610,6 +754,19 @@ fn reach(program: &Program, timelines: &Timelines) -> Option<i64> {
                 }
             }
         }
+        // The window of an event is as long as the event, which in a map is one of the window's.
+        let mut event = timelines.stretch(timelines.of(id));
+        program.walk(temporal.body, &mut |_, expr| {
+            if let Expr::Reduce {
+                window,
+                map: Some(_),
+                ..
+            } = expr
+            {
+                let mapped = timelines.stretch(timelines.of(window.stream));
+                event = event.zip(mapped).map(|(a, b)| a.max(b));
+            }
+        });
         // Reads add up, because a map reads from where its window leads. What is read is computed at the end of its event, which may lie after the
         // instant.
         let mut reads = Some(0i64);
@@ -622,6 +779,7 @@ fn reach(program: &Program, timelines: &Timelines) -> Option<i64> {
                 } => hold(*offset, *max_age),
                 Expr::Reduce { window, .. } => match window.bounds {
                     Bounds::Time { lo: Some(lo), hi } => between(lo, hi),
+                    Bounds::Event => event.and_then(|event| event.checked_add(1)),
                     _ => None,
                 },
                 _ => None,

@@ -6,6 +6,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use tilt_codegen::lower::Unsupported;
@@ -17,10 +18,12 @@ use tilt_ir::{
 
 use crate::{
     code::Code,
+    control::{Cancel, Progress, Watcher},
     error::Error,
     execute, explain,
     facts::{AxisFacts, LeafFacts, Regular, SeriesFacts},
     plan::{self, Plan},
+    stats::Stats,
 };
 
 /// A query: a verified program and how to compile it.
@@ -121,13 +124,23 @@ pub struct Compiled {
 pub(crate) struct Inner {
     pub(crate) program: Program,
     pub(crate) lineage: Lineage,
-    prepared: Mutex<HashMap<Shape, Arc<Prepared>>>,
+    prepared: Mutex<HashMap<Shape, Ready>>,
     /// Whether plans may assume that joins have no gaps; false once that was wrong.
     gapless: AtomicBool,
 }
 
 /// What a plan was made for.
 type Shape = (Backend, bool, Vec<(StreamId, SeriesFacts)>);
+
+/// A plan, and how it came about.
+#[derive(Clone, Debug)]
+pub(crate) struct Ready {
+    pub(crate) prepared: Arc<Prepared>,
+    /// How long it took to make.
+    pub(crate) took: Duration,
+    /// Whether it was made for this run.
+    pub(crate) is_new: bool,
+}
 
 /// A query ready to run on data of one shape.
 #[derive(Debug)]
@@ -143,23 +156,32 @@ impl Inner {
         &self,
         facts: &BTreeMap<StreamId, SeriesFacts>,
         backend: Backend,
-    ) -> Arc<Prepared> {
+    ) -> Ready {
         let gapless = self.gapless.load(Ordering::Relaxed);
         let shape: Shape = (
             backend,
             gapless,
             facts.iter().map(|(id, f)| (*id, f.clone())).collect(),
         );
-        let known = |prepared: &Mutex<HashMap<Shape, Arc<Prepared>>>| {
+        let known = |prepared: &Mutex<HashMap<Shape, Ready>>| {
             let prepared = prepared.lock().unwrap_or_else(PoisonError::into_inner);
             prepared.get(&shape).cloned()
         };
         if let Some(prepared) = known(&self.prepared) {
             return prepared;
         }
-        let made = Arc::new(self.make(facts, backend, gapless));
+        let begun = Instant::now();
+        let made = Ready {
+            prepared: Arc::new(self.make(facts, backend, gapless)),
+            took: begun.elapsed(),
+            is_new: false,
+        };
         let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(prepared.entry(shape).or_insert(made))
+        let made = prepared.entry(shape).or_insert(made).clone();
+        Ready {
+            is_new: true,
+            ..made
+        }
     }
 
     fn make(
@@ -188,7 +210,7 @@ impl Inner {
     /// Whether a plan was given up because a join had gaps. From then on no plan assumes that there are none.
     pub(crate) fn learns_of_gaps(&self) -> bool {
         let prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = prepared.values().any(|prepared| match &**prepared {
+        let found = prepared.values().any(|ready| match &*ready.prepared {
             Prepared::Loops { plan, .. } => plan.gaps.load(Ordering::Relaxed),
             Prepared::Interpreted(_) => false,
         });
@@ -256,6 +278,9 @@ pub struct RunOptions {
     pub(crate) piece_rows: Option<usize>,
     pub(crate) backend: Backend,
     pub(crate) functions: Functions,
+    pub(crate) cancel: Option<Cancel>,
+    pub(crate) progress: Option<Watcher>,
+    pub(crate) memory: Option<usize>,
 }
 
 impl RunOptions {
@@ -280,7 +305,8 @@ impl RunOptions {
         self
     }
 
-    /// How many rows of the output a piece has, about; by default as many as the caches like.
+    /// How many rows of the output a piece has, about; by default as many as the caches like. In a run over chunks: of an input that a part of the
+    /// output takes.
     #[must_use]
     pub fn piece_rows(mut self, rows: usize) -> Self {
         self.piece_rows = Some(rows.max(1));
@@ -300,6 +326,28 @@ impl RunOptions {
         self.functions = functions;
         self
     }
+
+    /// What stops the run: it returns [`Error::Cancelled`] once the token is cancelled.
+    #[must_use]
+    pub fn cancel(mut self, cancel: Cancel) -> Self {
+        self.cancel = Some(cancel);
+        self
+    }
+
+    /// What is told how far the run has come: at its start and end, and at most about 20 times a second in between. It is called by the
+    /// threads that work, one at a time, and not after the run has returned.
+    #[must_use]
+    pub fn progress(mut self, report: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+        self.progress = Some(Watcher(Arc::new(report)));
+        self
+    }
+
+    /// How many bytes a run over chunks may use, about; by default 1 GiB. Other runs hold what they are given.
+    #[must_use]
+    pub fn memory(mut self, bytes: usize) -> Self {
+        self.memory = Some(bytes);
+        self
+    }
 }
 
 impl Compiled {
@@ -313,6 +361,47 @@ impl Compiled {
         options: &RunOptions,
     ) -> Result<SnapshotBuffer, Error> {
         execute::run(&self.inner, inputs, options)
+    }
+
+    /// As [`run`](Self::run), and what the run did.
+    ///
+    /// ```
+    /// # use std::{collections::BTreeMap, sync::Arc};
+    /// # use tilt_data::{Column, SnapshotBuffer, Spans, Timeline, arrow::array::Int64Array};
+    /// # use tilt_exec::{Query, RunOptions};
+    /// # use tilt_ir::Unit;
+    /// let query = Query::parse("query q unit tick { input ~x: i64 point  ~y[t] = reduce sum ~x[t-3 : t]  output ~y }")?;
+    /// let timeline = Timeline::regular(1, 1, 6, Spans::Fixed(1));
+    /// let values = Column::new("x", Arc::new(Int64Array::from(vec![1, 2, 3, 4, 5, 6])));
+    /// let inputs = BTreeMap::from([("x".to_owned(), SnapshotBuffer::scalar(timeline, values, Unit::Tick)?)]);
+    /// let (sums, stats) = query.compile()?.run_with_stats(&inputs, &RunOptions::default())?;
+    /// assert_eq!((sums.len(), stats.rows, stats.stages[0].rows), (6, 6, 6));
+    /// assert_eq!(stats.stages[0].windows, ["prefix"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_with_stats(
+        &self,
+        inputs: &BTreeMap<String, SnapshotBuffer>,
+        options: &RunOptions,
+    ) -> Result<(SnapshotBuffer, Stats), Error> {
+        let (output, _, stats) = execute::measure(&self.inner, inputs, options)?;
+        Ok((output, stats))
+    }
+
+    /// As [`run`](Self::run), and what [`explain`](Self::explain) says of the plan for these data, with what was measured.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn analyze(
+        &self,
+        inputs: &BTreeMap<String, SnapshotBuffer>,
+        options: &RunOptions,
+    ) -> Result<(SnapshotBuffer, String), Error> {
+        let (output, ready, stats) = execute::measure(&self.inner, inputs, options)?;
+        Ok((output, explain::analyzed(&self.inner, ready, &stats)))
     }
 
     /// The program after all passes.

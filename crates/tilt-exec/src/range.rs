@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
+use arrow_buffer::ScalarBuffer;
 use tilt_codegen::{
     abi::View,
     lir::{LANES, Ty},
 };
 use tilt_data::{Spans, Stamps};
-use tilt_ir::Bounds;
+use tilt_ir::{Bounds, Span};
 
 use crate::{
     cursor::{self, NONE, Ranks, Window},
@@ -28,21 +29,53 @@ pub(crate) struct RangeRun<'a> {
     end: Option<&'static mut [u32]>,
     split: Option<&'static mut [u32]>,
     parts: Option<Parts>,
+    /// Which number among the events each position has, if what is reduced is packed and the source is not.
+    ranks: Option<Ranks>,
 }
 
 enum Kind<'a> {
-    /// Row `i` covers the positions from `i + lo` to before `i + hi`, as far as they exist.
-    Steady { lo: i64, hi: i64 },
+    /// Row `i` covers the positions from `i·every + lo` to before `i·every + hi`, as far as they exist.
+    Steady { lo: i64, hi: i64, every: i64 },
     General {
         window: Box<Window<'a>>,
         /// Rows are those of the source, and windows end with the row.
         own: bool,
+    },
+    /// The intervals of the rows themselves.
+    Event {
+        window: Box<Window<'a>>,
+        /// The starts of all rows, unless they decrease somewhere.
+        starts: Option<ScalarBuffer<i64>>,
     },
     /// The events numbered from the current one.
     Ranked {
         ranks: Ranks,
         started: Box<Window<'a>>,
     },
+}
+
+/// Windows that move by one unit from row to row, all of one width, and the blocks of that width that they are split at. A unit is a position
+/// or a pane.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Steady {
+    /// Row `i` covers the units from `i + lo` to before `i + hi`, as far as they exist.
+    pub(crate) lo: i64,
+    pub(crate) hi: i64,
+    /// How many units there are.
+    pub(crate) len: usize,
+    /// A unit that begins a block; it need not exist.
+    pub(crate) origin: i64,
+}
+
+impl Steady {
+    pub(crate) fn width(&self) -> i64 {
+        (self.hi - self.lo).max(1)
+    }
+
+    /// The first unit of the block that a unit is in; neither need exist.
+    pub(crate) fn block_start(&self, unit: i64) -> i64 {
+        unit - (unit - self.origin).rem_euclid(self.width())
+    }
 }
 
 /// Where rows find the two parts of their windows: an element of what is scanned from blocks' ends, and one of what is
@@ -56,15 +89,22 @@ pub(crate) struct Parts {
 impl<'a> RangeRun<'a> {
     pub(crate) fn new(plan: &'a RangePlan, axis: &'a Axis, source: &'a cursor::Source<'a>) -> Self {
         let kind = match plan.bounds {
-            Bounds::Ordinal { lo: Some(lo), hi } if plan.steady => Kind::Steady {
+            Bounds::Time { lo: Some(lo), hi } if plan.every.is_some() => {
+                steady(axis, source, (lo, hi), plan.every.unwrap_or(1))
+            }
+            Bounds::Ordinal { lo: Some(lo), hi } if plan.is_steady() => Kind::Steady {
                 lo: lo.saturating_add(1),
                 hi: hi.saturating_add(1),
+                every: 1,
             },
             Bounds::Ordinal { .. } => Kind::Ranked {
                 ranks: Ranks::new(source),
                 started: Box::new(Window::new(source, None, 0)),
             },
-            Bounds::Time { lo: Some(lo), hi } if plan.steady => steady(axis, source, lo, hi),
+            Bounds::Event => Kind::Event {
+                window: Box::new(Window::new(source, Some(0), 0)),
+                starts: Some(axis.timeline.starts()).filter(|starts| starts.is_sorted()),
+            },
             Bounds::Time { lo, hi } => Kind::General {
                 window: Box::new(Window::new(source, lo, hi)),
                 own: std::ptr::eq(&raw const axis.timeline, source.timeline())
@@ -83,6 +123,15 @@ impl<'a> RangeRun<'a> {
             end: None,
             split: None,
             parts: None,
+            ranks: None,
+        }
+    }
+
+    /// The same range with positions counted among events alone, for windows that are folded.
+    pub(crate) fn counted_by(self, ranks: Ranks) -> Self {
+        Self {
+            ranks: Some(ranks),
+            ..self
         }
     }
 
@@ -91,16 +140,42 @@ impl<'a> RangeRun<'a> {
         self.source.timeline().len()
     }
 
-    /// First position and end of a steady range, less the row.
-    pub(crate) fn steady(&self) -> (i64, i64) {
-        match self.kind {
-            Kind::Steady { lo, hi } => (lo, hi),
-            Kind::General { .. } | Kind::Ranked { .. } => (0, 0),
-        }
+    /// The windows as positions, if they move by one from row to row.
+    pub(crate) fn steady(&self) -> Option<Steady> {
+        let Kind::Steady { lo, hi, every: 1 } = self.kind else {
+            return None;
+        };
+        let origin = self.plan.length().filter(|_| self.len() > 0).map(|length| {
+            let timeline = self.source.timeline();
+            let (end, period) = (timeline.end(0), timeline.period().unwrap_or(1));
+            let before = i128::from(block_of(end, length) - 1) * i128::from(length);
+            // The first position that ends after the last multiple of the length before the first one's end.
+            ((before - i128::from(end)).div_euclid(i128::from(period)) + 1) as i64
+        });
+        Some(Steady {
+            lo,
+            hi,
+            len: self.len(),
+            origin: origin.unwrap_or(0),
+        })
     }
 
-    pub(crate) fn is_steady(&self) -> bool {
-        matches!(self.kind, Kind::Steady { .. })
+    /// The windows as panes of `every` positions, if they move by that many from row to row, and the position that pane 0 begins with, at most 0.
+    pub(crate) fn panes(&self) -> Option<(Steady, i64)> {
+        let Kind::Steady { lo, hi, every } = self.kind else {
+            return None;
+        };
+        let first = -(-hi).rem_euclid(every);
+        let pane = |position: i64| (position - first).div_euclid(every);
+        let (lo, hi) = (pane(lo), pane(hi));
+        let len = self.len() as i64 - first;
+        let steady = Steady {
+            lo,
+            hi,
+            len: usize::try_from(len).unwrap_or(0).div_ceil(every as usize),
+            origin: 0,
+        };
+        Some((steady, first))
     }
 
     /// Moves on to a chunk of rows.
@@ -126,12 +201,44 @@ impl<'a> RangeRun<'a> {
                 window.read(self.axis.instants(), rows, bounds);
             }
             for column in [&mut *first, &mut *end, &mut *split] {
+                if let Some(ranks) = &self.ranks {
+                    let rank = |p: &mut u32| *p = ranks.until(*p as usize);
+                    column[..n].iter_mut().for_each(rank);
+                }
                 column[n..].fill(0);
             }
             (self.first, self.end, self.split) = (Some(first), Some(end), Some(split));
         } else if matches!(self.kind, Kind::Ranked { .. }) {
             self.locate_ranked(rows, padded, scratch);
+        } else {
+            self.locate_events(rows, padded, scratch);
         }
+    }
+
+    /// The windows of the rows' own events, which have a late part only.
+    fn locate_events(&mut self, rows: Range<usize>, padded: usize, scratch: &mut Scratch) {
+        let Kind::Event { window, starts } = &mut self.kind else {
+            return;
+        };
+        let [first, end, split] = [(); 3].map(|()| scratch.slice::<u32>(padded));
+        let n = rows.len();
+        match starts {
+            Some(starts) => window.count_ended(&starts[rows.clone()], &mut first[..n]),
+            None => {
+                for (first, row) in first.iter_mut().zip(rows.clone()) {
+                    let start = self.axis.timeline.start(row);
+                    *first = self.source.timeline().ends_until(start) as u32;
+                }
+            }
+        }
+        window.count_started(self.axis.instants(), rows, &mut end[..n]);
+        for (first, end) in first.iter().zip(&mut end[..n]) {
+            *end = (*end).max(*first);
+        }
+        first[n..].fill(0);
+        end[n..].fill(0);
+        split.copy_from_slice(first);
+        (self.first, self.end, self.split) = (Some(first), Some(end), Some(split));
     }
 
     /// The windows of events that are counted from the current one.
@@ -194,6 +301,11 @@ impl<'a> RangeRun<'a> {
         (self.first, self.end, self.split) = (Some(first), Some(end), Some(split));
     }
 
+    /// The interval of a row.
+    pub(crate) fn event(&self, row: usize) -> Span {
+        self.axis.timeline.event(row)
+    }
+
     /// The instant of a row.
     pub(crate) fn instant(&self, row: usize) -> i64 {
         self.axis.timeline.end(row)
@@ -208,14 +320,14 @@ impl<'a> RangeRun<'a> {
 
     /// First position and end of each row's window.
     pub(crate) fn bounds(&mut self, scratch: &mut Scratch) -> (&[u32], &[u32]) {
-        if let (Kind::Steady { lo, hi }, None) = (&self.kind, &self.first) {
-            let len = self.len() as i64;
+        if let (Kind::Steady { lo, hi, every }, None) = (&self.kind, &self.first) {
+            let (len, every) = (self.len() as i64, *every);
             let padded = self.rows.len().next_multiple_of(LANES);
             let from = self.rows.start as i64;
             let positions = |offset: i64, scratch: &mut Scratch| {
                 let out = scratch.slice::<u32>(padded);
                 for (row, out) in out.iter_mut().enumerate() {
-                    *out = (from + row as i64 + offset).clamp(0, len) as u32;
+                    *out = ((from + row as i64) * every + offset).clamp(0, len) as u32;
                 }
                 out
             };
@@ -230,6 +342,48 @@ impl<'a> RangeRun<'a> {
         )
     }
 
+    /// First position and end of row 0's window, if windows move by the same number from row to row.
+    pub(crate) fn offsets(&self) -> (i64, i64) {
+        match self.kind {
+            Kind::Steady { lo, hi, .. } => (lo, hi),
+            Kind::General { .. } | Kind::Event { .. } | Kind::Ranked { .. } => (0, 0),
+        }
+    }
+
+    /// Whether all positions of the windows of some rows exist, if they move by the same number from row to row.
+    pub(crate) fn is_inside(&self, rows: &Range<usize>) -> bool {
+        let Kind::Steady { lo, hi, every } = self.kind else {
+            return true;
+        };
+        rows.start as i64 * every + lo >= 0
+            && (rows.end as i64 - 1) * every + hi <= self.len() as i64
+    }
+
+    /// How many positions every window has, as far as they exist, if all have the same number.
+    pub(crate) fn width(&self) -> Option<u64> {
+        match self.kind {
+            Kind::Steady { lo, hi, .. } => Some((hi - lo).unsigned_abs()),
+            Kind::General { .. } | Kind::Event { .. } | Kind::Ranked { .. } => None,
+        }
+    }
+
+    /// How many positions the widest window of the chunk has.
+    pub(crate) fn widest(&mut self, scratch: &mut Scratch) -> u64 {
+        let (first, end) = self.bounds(scratch);
+        let widths = first.iter().zip(end);
+        let widest = widths.map(|(first, end)| end.saturating_sub(*first)).max();
+        u64::from(widest.unwrap_or(0))
+    }
+
+    /// The end of the positions that the windows of the chunk cover; they never end before those of earlier rows.
+    pub(crate) fn end(&mut self, rows: &Range<usize>, scratch: &mut Scratch) -> usize {
+        if let Some(steady) = self.steady() {
+            return (rows.end as i64 - 1 + steady.hi).clamp(0, self.len() as i64) as usize;
+        }
+        let (_, end) = self.bounds(scratch);
+        end[..rows.len()].last().map_or(0, |end| *end as usize)
+    }
+
     /// Where each row's window is split: the first position of the late part.
     pub(crate) fn split(&mut self, scratch: &mut Scratch) -> &[u32] {
         if self.split.is_none() {
@@ -237,6 +391,7 @@ impl<'a> RangeRun<'a> {
             let n = self.rows.len();
             let hi = match self.plan.bounds {
                 Bounds::Time { hi, .. } | Bounds::Ordinal { hi, .. } => hi,
+                Bounds::Event => 0,
             };
             let (start, axis) = (self.rows.start, self.axis);
             let source = self.source;
@@ -347,27 +502,6 @@ impl<'a> RangeRun<'a> {
         }
         gallop(p + 1, len, |i| timeline.end(i) <= limit)
     }
-
-    /// Whether a block of a steady range begins with a position, which need not exist.
-    pub(crate) fn begins_block(&self, p: i64) -> bool {
-        !self.same_block(p - 1, p)
-    }
-
-    /// Whether two positions of a steady range, which need not exist, are in one block.
-    pub(crate) fn same_block(&self, p: i64, q: i64) -> bool {
-        let Some(length) = self.plan.length() else {
-            return match self.plan.bounds {
-                Bounds::Ordinal { lo: Some(lo), hi } => {
-                    p.div_euclid((hi - lo).max(1)) == q.div_euclid((hi - lo).max(1))
-                }
-                _ => true,
-            };
-        };
-        let timeline = self.source.timeline();
-        let period = timeline.period().unwrap_or(1);
-        let end = |p: i64| timeline.stamp(0).saturating_add(p.saturating_mul(period));
-        block_of(end(p), length) == block_of(end(q), length)
-    }
 }
 
 /// The end of the positions up to the last event in order that starts before `t`; none from `limit` on does.
@@ -384,7 +518,7 @@ fn block_of(end: i64, length: i64) -> i64 {
     (end.saturating_sub(1)).div_euclid(length) + 1
 }
 
-fn steady<'a>(axis: &Axis, source: &cursor::Source, lo: i64, hi: i64) -> Kind<'a> {
+fn steady<'a>(axis: &Axis, source: &cursor::Source, (lo, hi): (i64, i64), every: i64) -> Kind<'a> {
     let timeline = source.timeline();
     let (Some(t), Stamps::Regular { period, .. }, Spans::Fixed(length), false) = (
         axis.regular_ends(),
@@ -392,7 +526,11 @@ fn steady<'a>(axis: &Axis, source: &cursor::Source, lo: i64, hi: i64) -> Kind<'a
         timeline.spans(),
         timeline.is_empty(),
     ) else {
-        return Kind::Steady { lo: 0, hi: 0 };
+        return Kind::Steady {
+            lo: 0,
+            hi: 0,
+            every,
+        };
     };
     let (t, period, end) = (
         i128::from(t),
@@ -407,6 +545,7 @@ fn steady<'a>(axis: &Axis, source: &cursor::Source, lo: i64, hi: i64) -> Kind<'a
     Kind::Steady {
         lo: clamp(first),
         hi: clamp(until),
+        every,
     }
 }
 

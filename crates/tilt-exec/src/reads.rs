@@ -1,10 +1,10 @@
 //! What the reads of a stage become: locates, sources and accesses of its loop.
 
 use tilt_codegen::{
-    lir::{Access, AccessId, Binary, By, Compare, Lanes, Ty, ValueId},
+    lir::{Access, AccessId, Binary, By, Compare, Inst, Lanes, Ty, ValueId},
     lower::{Body, Reads, Result, Term, Unsupported, Valid},
 };
-use tilt_ir::{Clock, DType, Edge, Expr, ExprId, Source as ClockSource, StreamId};
+use tilt_ir::{Clock, DType, Edge, Expr, ExprId, Id, Source as ClockSource, StreamId, Timeline};
 
 use crate::{
     call::{self, CallPlan},
@@ -27,6 +27,8 @@ pub(crate) struct StageReads<'a, 'p> {
     /// Whether there is a read of which that is not known.
     blind: bool,
     pub(crate) reads_itself: bool,
+    /// Whether the rows that are read some rows away are known to exist.
+    pub(crate) inside: bool,
 }
 
 /// What a loop computes.
@@ -74,6 +76,9 @@ struct LeafReader {
     next: usize,
 }
 
+/// A period so many times as long is coarse: filling a column by runs takes less than looking its elements up.
+const COARSE: i64 = 8;
+
 /// The position of [`Locate::Same`] in every list of locates.
 pub(crate) const SAME: usize = 0;
 
@@ -97,6 +102,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
             seen: Vec::new(),
             blind: false,
             reads_itself: false,
+            inside: false,
         }
     }
 
@@ -119,6 +125,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
             seen: Vec::new(),
             blind: false,
             reads_itself: false,
+            inside: false,
         }
     }
 
@@ -160,6 +167,10 @@ impl<'a, 'p> StageReads<'a, 'p> {
         &mut self.found
     }
 
+    pub(crate) fn windows(&self) -> &[WindowPlan] {
+        &self.found.windows
+    }
+
     pub(crate) fn dtype(&self) -> &'p DType {
         self.dtype
     }
@@ -168,12 +179,30 @@ impl<'a, 'p> StageReads<'a, 'p> {
         self.domain
     }
 
-    /// Where rows are events of the clock.
-    pub(crate) fn alive(&mut self, body: &mut Body, clock: &Clock, value: ExprId) -> Result<Valid> {
+    /// The timeline that the rows are on: a map's is that of the events it is applied to.
+    pub(crate) fn timeline(&self) -> Timeline {
+        let stream = match self.domain {
+            Domain::On(events) if self.stream.index() >= self.planner.program.streams.len() => {
+                *events
+            }
+            _ => self.stream,
+        };
+        self.planner.timelines.of(stream)
+    }
+
+    /// Where rows are events of the clock, as far as it matters: what is computed has a value where `has_value`.
+    pub(crate) fn alive(
+        &mut self,
+        body: &mut Body,
+        clock: &Clock,
+        value: ExprId,
+        has_value: Valid,
+    ) -> Result<Valid> {
         match clock {
             Clock::At(stream) => self.presence(body, *stream, SAME),
             Clock::OnChange(sources) => self.any_source(body, sources),
-            Clock::Every { period, .. } => {
+            Clock::Sessions { .. } => Ok(Valid::Always),
+            Clock::Every { .. } | Clock::Calendar(_) => {
                 // What a recurrence reads of itself does not make a cell.
                 if !self.reads_itself && tilt_ir::is_strict(self.planner.program, value) {
                     return Ok(Valid::Always);
@@ -183,8 +212,11 @@ impl<'a, 'p> StageReads<'a, 'p> {
                         "a grid whose cells depend on φ in a window".into(),
                     ));
                 }
-                let inside = self.inside_run(body, *period)?;
                 let seen = std::mem::take(&mut self.seen);
+                if is_implied(body, has_value, &seen, 8) {
+                    return Ok(Valid::Always);
+                }
+                let inside = self.inside_run(body, clock)?;
                 Ok(seen
                     .into_iter()
                     .fold(inside, |any, valid| body.either(any, valid)))
@@ -217,14 +249,19 @@ impl<'a, 'p> StageReads<'a, 'p> {
     }
 
     /// Whether a cell intersects the run's span.
-    fn inside_run(&mut self, body: &mut Body, period: i64) -> Result<Valid> {
+    fn inside_run(&mut self, body: &mut Body, clock: &Clock) -> Result<Valid> {
         let end = self.time(body)?;
         let run_start = self.param(body, "run_start", Ty::I64, ParamSource::RunStart);
         let run_end = self.param(body, "run_end", Ty::I64, ParamSource::RunEnd);
         let after = body.compare(Compare::Gt, end, run_start);
-        let period = body.int(Ty::I64, period);
-        // Cells lie within the run's surroundings, far from where this could wrap.
-        let start = body.binary(Binary::Sub, end, period);
+        let start = if let Clock::Every { period, .. } = clock {
+            let period = body.int(Ty::I64, *period);
+            // Cells lie within the run's surroundings, far from where this could wrap.
+            body.binary(Binary::Sub, end, period)
+        } else {
+            let starts = self.access(body, Source::Starts, "start", Ty::I64, By::Row, false);
+            body.load(starts)
+        };
         let before = body.compare(Compare::Lt, start, run_end);
         let inside = body.binary(Binary::And, after, before);
         Ok(body.valid_if(inside))
@@ -317,12 +354,14 @@ impl<'a, 'p> StageReads<'a, 'p> {
             }
             _ => {}
         }
-        let equal_periods = match (self.axis.regular, facts.regular) {
-            (Some(here), Some(there)) => here.period == there.period,
-            _ => false,
-        };
-        if equal_periods && facts.disjoint {
-            return self.locate(Locate::Affine { stream, offset });
+        if let (Some(here), Some(there), true) = (self.axis.regular, facts.regular, facts.disjoint)
+        {
+            if here.period == there.period {
+                return self.locate(Locate::Affine { stream, offset });
+            }
+            if there.period / COARSE >= here.period {
+                return self.locate(Locate::Coarse { stream, offset });
+            }
         }
         let overlap = self.planner.pick(stream);
         self.locate(Locate::ByTime {
@@ -336,6 +375,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
     fn is_found(&self, locate: usize) -> bool {
         match (&self.found.locates[locate], self.domain) {
             (Locate::Same, _) => true,
+            (Locate::Rows { .. } | Locate::Affine { .. }, _) => self.inside,
             (Locate::Choice(group), Domain::Merge { required, .. }) => required[*group],
             _ => false,
         }
@@ -423,11 +463,12 @@ impl<'a, 'p> StageReads<'a, 'p> {
 
     /// Whether it matters where windows have events: a grid has cells outside of the run where something is read.
     pub(crate) fn minds_windows(&self) -> bool {
-        let temporal = match self.domain {
-            Domain::Grid { .. } => self.planner.program.streams[self.stream].as_temporal(),
-            _ => None,
-        };
-        temporal.is_some_and(|t| !tilt_ir::is_strict(self.planner.program, t.body))
+        let stream = self.planner.program.streams.get(self.stream);
+        let temporal = stream.and_then(|stream| stream.as_temporal());
+        temporal.is_some_and(|t| {
+            let of_cells = matches!(self.domain, Domain::Grid { .. }) || t.clock.has_cells();
+            of_cells && !tilt_ir::is_strict(self.planner.program, t.body)
+        })
     }
 
     /// Notes where a window has events, or that this is not known.
@@ -442,6 +483,20 @@ impl<'a, 'p> StageReads<'a, 'p> {
         self.seen.push(term.valid());
         term
     }
+}
+
+/// Whether one of `seen` holds wherever `valid` does, as the last steps of computing it show.
+fn is_implied(body: &Body, valid: Valid, seen: &[Valid], steps: usize) -> bool {
+    let Valid::If(value) = valid else {
+        return valid == Valid::Never;
+    };
+    let implied = |value: ValueId| steps > 0 && is_implied(body, Valid::If(value), seen, steps - 1);
+    seen.contains(&valid)
+        || match *body.inst(value) {
+            Inst::Binary(Binary::Or, a, b) => implied(a) && implied(b),
+            Inst::Binary(Binary::And, a, b) => implied(a) || implied(b),
+            _ => false,
+        }
 }
 
 impl Reads for StageReads<'_, '_> {
@@ -524,14 +579,31 @@ impl Reads for StageReads<'_, '_> {
         let locate = self.locate_at(stream, offset)?;
         let valid = self.presence(body, stream, locate)?;
         self.seen.push(valid);
+        let name = match edge {
+            Edge::Start => "start",
+            Edge::End => "end",
+        };
+        let axis = &self.planner.facts[&stream].axis;
+        if let (Some(regular), Some(_), false) = (
+            axis.regular,
+            axis.length,
+            self.found.locates[locate].by_row(),
+        ) {
+            let first = ParamSource::FirstEdge(stream, edge);
+            let first = self.param(body, &format!("first_{name}"), Ty::I64, first);
+            let position = Source::Position { locate };
+            let position = self.access(body, position, "position", Ty::U32, By::Row, true);
+            let position = body.load(position);
+            let position = body.convert(position, Ty::I64);
+            let period = body.int(Ty::I64, regular.period);
+            let since = body.binary(Binary::Mul, position, period);
+            let value = body.binary(Binary::Add, first, since);
+            return Ok(Term::Scalar { value, valid });
+        }
         let source = Source::Edge {
             stream,
             locate,
             edge,
-        };
-        let name = match edge {
-            Edge::Start => "start",
-            Edge::End => "end",
         };
         let access = self.access(body, source, name, Ty::I64, By::Row, false);
         Ok(Term::Scalar {

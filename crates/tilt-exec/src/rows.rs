@@ -26,7 +26,7 @@ use tilt_ir::{Agg, Bounds};
 use crate::{
     memory::{Returned, Scratch},
     range::RangeRun,
-    run::{Piece, Trouble},
+    run::{CHUNK, Piece, Trouble},
     series::Series,
     view,
 };
@@ -195,7 +195,7 @@ pub(crate) struct RowsRun<'a> {
     series: &'a Series,
     columns: Vec<Stored>,
     engine: Engine,
-    custom: Option<CustomRun<'a>>,
+    custom: Option<Box<CustomRun<'a>>>,
     numbering: Numbering,
     /// The positions that the engine has seen.
     held: Range<usize>,
@@ -233,7 +233,10 @@ impl<'a> RowsRun<'a> {
             series,
             columns: word.into_iter().chain(leaves).chain(contributes).collect(),
             engine: Engine::new(plan.agg, plan.word, numbering),
-            custom: plan.custom.as_ref().map(CustomRun::new),
+            custom: plan
+                .custom
+                .as_ref()
+                .map(|plan| Box::new(CustomRun::new(plan))),
             numbering,
             held: 0..0,
             words: &mut [],
@@ -300,12 +303,13 @@ impl<'a> RowsRun<'a> {
             };
             custom.begin(&calls, n, scratch);
             let bounds = range.plan.bounds;
-            custom.windows(&calls, &windows, bounds, self.numbering, self.found);
+            custom.windows(&calls, &windows, bounds, self.numbering, self.found)?;
             return Ok(());
         }
         for (row, window) in windows.iter().enumerate() {
+            piece.control.check()?;
             if !self.engine.is_summed_by_parts() {
-                slide(&mut self.engine, &mut self.held, window, &all);
+                slide(&mut self.engine, &mut self.held, window, &all, piece)?;
             }
             match self.engine.result(window, &all)? {
                 Found::Nothing => continue,
@@ -368,7 +372,13 @@ impl<'a> RowsRun<'a> {
 }
 
 /// Brings the engine from the positions it holds to those of a window.
-fn slide(engine: &mut Engine, held: &mut Range<usize>, window: &Window, all: &Contributions) {
+fn slide(
+    engine: &mut Engine,
+    held: &mut Range<usize>,
+    window: &Window,
+    all: &Contributions,
+    piece: &Piece,
+) -> Result<(), Trouble> {
     let (first, end) = (window.first, window.end.max(window.first));
     let moves_on = held.start <= first && held.end <= end && first <= held.end;
     let pops = held.start < first && !engine.can_pop();
@@ -382,11 +392,15 @@ fn slide(engine: &mut Engine, held: &mut Range<usize>, window: &Window, all: &Co
         }
     }
     for p in held.end..end {
+        if p % CHUNK == 0 {
+            piece.control.check()?;
+        }
         if all.contributes(p) && !(window.is_list && all.span(p).0 >= window.to) {
             engine.push(p, all);
         }
     }
     *held = first..end;
+    Ok(())
 }
 
 /// The windows of a chunk of rows.
@@ -415,6 +429,13 @@ fn windows(
                 // Without a beginning places count from the first position of all.
                 let first = if lo.is_some() { *first } else { 0 };
                 window(first, first, (*end).max(first), i64::MIN, i64::MAX, false)
+            })
+            .collect(),
+        Bounds::Event => edges
+            .enumerate()
+            .map(|(row, (first, end))| {
+                let event = range.event(rows.start + row);
+                window(*first, *first, *end, event.start, event.end, !ordered)
             })
             .collect(),
         Bounds::Time { lo: None, hi } => {

@@ -6,7 +6,11 @@
 use std::{
     collections::{BTreeMap, HashMap},
     ops::Range,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{Ordering, fence},
+    },
+    time::Instant,
 };
 
 use arrow_buffer::BooleanBuffer;
@@ -21,19 +25,24 @@ use tilt_interp::Functions;
 
 use crate::{
     call::{self, CallPlan},
+    cells,
     code::Code,
-    cursor::{self, Shape},
+    control::{Control, share},
+    cursor::{self, Ranks, Shape},
     locate::{self, Located, Locator},
     memory::{INSTANTS, Returned, Scratch},
     merge::{Group, Merged, merge_into},
     own::OwnColumn,
-    pieces::cells,
+    pieces::grid,
     plan::{Domain, GroupPlan, Locate, ParamSource, Plan, Source, Stage},
     range::RangeRun,
     scan::WindowRun,
     series::{Axis, Leaf, Series},
-    view,
+    stats, strips, view,
 };
+
+mod inside;
+mod seen;
 
 /// Rows that are computed together: their columns stay in the first cache.
 pub(crate) const CHUNK: usize = 2048;
@@ -57,6 +66,19 @@ pub(crate) struct Piece<'a> {
     /// Strings by their codes.
     pub(crate) words: &'a [String],
     pub(crate) functions: &'a Functions,
+    pub(crate) control: &'a Control,
+    /// How much of the run's work this piece is.
+    pub(crate) work: u64,
+    /// What is known of its rows already, if it is a strip.
+    pub(crate) carried: Option<Carried<'a>>,
+}
+
+/// What the strip before has computed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Carried<'a> {
+    /// So many rows that this strip has first are its last ones; a multiple of eight.
+    pub(crate) rows: usize,
+    pub(crate) series: &'a BTreeMap<StreamId, Series>,
 }
 
 /// Which rows of the output a piece computes.
@@ -102,17 +124,39 @@ impl Shared {
 impl Piece<'_> {
     /// The events of the plan's last stage; without leaves if the piece wrote columns that it shares.
     pub(crate) fn evaluate(&self, inputs: BTreeMap<StreamId, Series>) -> Result<Series, Trouble> {
+        let mut series = self.evaluate_all(inputs)?;
+        let last = self.plan.stages.last();
+        let output = last.and_then(|stage| series.remove(&stage.stream));
+        output.ok_or(Trouble("a plan without stages"))
+    }
+
+    /// The events of the inputs and of all stages.
+    pub(crate) fn evaluate_all(
+        &self,
+        inputs: BTreeMap<StreamId, Series>,
+    ) -> Result<BTreeMap<StreamId, Series>, Trouble> {
         let mut series = inputs;
-        let mut last = None;
+        if let Some(stats) = self.control.stats() {
+            stats.piece();
+        }
         for (number, stage) in self.plan.stages.iter().enumerate() {
             let is_output = number + 1 == self.plan.stages.len();
+            let begun = self.control.stats().map(|_| Instant::now());
             let axis = self.axis(stage, &series);
+            self.control.check()?;
             let computed = StageRun::run(self, stage, &axis, &series, is_output)?;
+            if let (Some(stats), Some(begun)) = (self.control.stats(), begun) {
+                let rows = match &self.wanted {
+                    Wanted::Rows { rows, .. } if is_output => rows.len(),
+                    _ => computed.axis.len(),
+                };
+                let read = stats::bytes_read(stage, &series);
+                let bits = stats::row_bits(self.plan, stage);
+                stats.stage(number, rows, read, bits, begun.elapsed());
+            }
             series.insert(stage.stream, computed);
-            last = Some(stage.stream);
         }
-        let output = last.and_then(|id| series.remove(&id));
-        output.ok_or(Trouble("a plan without stages"))
+        Ok(series)
     }
 
     /// Where a stream has events, given where it has values.
@@ -152,7 +196,13 @@ impl Piece<'_> {
         match &stage.domain {
             Domain::On(stream) => Arc::clone(&series[stream].axis),
             Domain::Grid { period, offset } => {
-                Arc::new(Axis::new(cells(*period, *offset, self.scope), Vec::new()))
+                Arc::new(Axis::new(grid(*period, *offset, self.scope), Vec::new()))
+            }
+            Domain::Calendar(cells) => cells.axis(self.scope),
+            Domain::Sessions { stream, gap, max } => {
+                let source = self.source(*stream, series, series[stream].presence());
+                let sessions = cells::sessions(&source, *gap, *max);
+                Arc::new(Axis::new(sessions, Vec::new()))
             }
             Domain::Merge {
                 twin: Some(twin), ..
@@ -183,7 +233,7 @@ impl Piece<'_> {
                     })
                     .collect();
                 let mut merged = Merged::spare(groups.len());
-                merge_into(&groups, required, None, &mut merged);
+                merge_into(&groups, required, None, self.control, &mut merged);
                 let starts = INSTANTS.lend(merged.starts);
                 let timeline = Timeline::intervals(starts, INSTANTS.lend(merged.ends));
                 Arc::new(Axis::new(timeline, merged.choices))
@@ -201,10 +251,21 @@ struct StageRun<'a> {
     targets: Vec<Output>,
     /// Rows that are kept before the first, for what a recurrence reads.
     lead: usize,
+    /// Rows between those and the first that is computed, which are there already.
+    before: usize,
     /// Rows that targets have room for.
     rows: usize,
     /// The loop that is called.
     main: usize,
+    /// For ranges that see only the events of their source: all series as they see them.
+    seen: BTreeMap<usize, BTreeMap<StreamId, Series>>,
+}
+
+/// What a stage reads with, from chunk to chunk.
+struct Readers<'r> {
+    locators: Vec<Locator<'r>>,
+    ranges: Vec<RangeRun<'r>>,
+    windows: Vec<WindowRun<'r>>,
 }
 
 /// A chunk of rows, and what is known of them before a loop runs.
@@ -245,17 +306,13 @@ impl<'a> StageRun<'a> {
             (_, false) => 0..axis.len(),
         };
         // A recurrence needs all rows before those that are wanted.
-        let first = if main.lanes == Lanes::One {
+        let first = if main.lanes == Lanes::One && piece.carried.is_none() {
             0
         } else {
             wanted.start
         };
         let rows = first..wanted.end.max(first);
-        let lead = stage.sources.iter().map(|source| match source {
-            Source::OwnRows { rows } => rows.unsigned_abs() as usize,
-            _ => 0,
-        });
-        let lead = lead.max().unwrap_or(0).next_multiple_of(LANES);
+        let lead = lead(stage);
         let Sink::Store { columns, .. } = &main.sink else {
             unreachable!("the main loop of a stage stores")
         };
@@ -267,9 +324,12 @@ impl<'a> StageRun<'a> {
             series,
             targets: Vec::new(),
             lead,
+            before: 0,
             rows: padded,
             main: stage.main,
+            seen: BTreeMap::new(),
         };
+        this.seen = this.events_only()?;
         if let (
             Wanted::Rows {
                 columns,
@@ -281,9 +341,15 @@ impl<'a> StageRun<'a> {
         ) = (&piece.wanted, is_output)
         {
             this.main = stage.streaming.filter(|_| *streaming).unwrap_or(stage.main);
-            assert_eq!(lead, 0, "recurrences have memory of their own");
+            if piece.carried.is_some() {
+                this.before = at - lead;
+            } else {
+                assert_eq!(lead, 0, "recurrences have memory of their own");
+            }
             this.targets = columns.iter().map(|c| Output::from(c, *at)).collect();
             this.compute(rows)?;
+            // Stores past the caches obey no order of their own.
+            fence(Ordering::SeqCst);
             return Ok(Series {
                 axis: Arc::clone(axis),
                 leaves: Vec::new(),
@@ -294,105 +360,116 @@ impl<'a> StageRun<'a> {
             .iter()
             .map(|c| Shared::new(main.ty(c.value), c.valid.is_some(), rows.len() + lead))
             .collect();
-        this.targets = own.iter().map(|c| Output::from(c, lead)).collect();
-        this.compute(rows.clone())?;
+        if let Some(Carried { rows, series }) = piece.carried.filter(|carried| carried.rows > 0) {
+            this.before = rows;
+            strips::carry(&own, lead, rows, &series[&stage.stream]);
+        }
+        let computed = rows.start + this.before..rows.end;
+        let at = lead + this.before;
+        this.targets = own.iter().map(|c| Output::from(c, at)).collect();
+        this.compute(computed)?;
         Ok(finish(stage, axis, rows, wanted, lead, own))
     }
 
-    fn compute(&mut self, rows: Range<usize>) -> Result<(), Trouble> {
+    fn compute(&self, rows: Range<usize>) -> Result<(), Trouble> {
         let stage = self.stage;
         let sources = locate::sources(self.piece, stage, self.axis, self.series);
-        let mut locators =
+        let locators =
             locate::locators(stage, self.axis, self.series, &sources, self.piece.run.end);
-        let trimmed = self.trimmed()?;
-        let all = |range: usize| trimmed.get(&range).unwrap_or(self.series);
+        let all = |range: usize| self.all(range);
         let range_sources: Vec<cursor::Source> = stage
             .ranges
             .iter()
             .enumerate()
             .map(|(number, r)| {
-                let all = all(number);
+                let all = if self.is_folded(number) {
+                    self.series
+                } else {
+                    all(number)
+                };
                 let counts = matches!(r.bounds, Bounds::Ordinal { .. });
                 let present = all[&r.stream].presence().filter(|_| counts);
                 self.piece.source(r.stream, all, present)
             })
             .collect();
-        let mut ranges: Vec<RangeRun> = stage
+        let ranges: Vec<RangeRun> = stage
             .ranges
             .iter()
             .zip(&range_sources)
-            .map(|(plan, source)| RangeRun::new(plan, self.axis, source))
+            .enumerate()
+            .map(|(number, (plan, source))| {
+                let range = RangeRun::new(plan, self.axis, source);
+                if !self.is_folded(number) {
+                    return range;
+                }
+                let present = self.series[&plan.stream].presence();
+                let events = self.piece.source(plan.stream, self.series, present);
+                range.counted_by(Ranks::new(&events))
+            })
             .collect();
-        let mut windows: Vec<WindowRun> = stage
+        let windows: Vec<WindowRun> = stage
             .windows
             .iter()
             .map(|plan| {
-                let range = &stage.ranges[plan.range];
+                let range = &ranges[plan.range];
                 WindowRun::new(self.piece, plan, range, all(plan.range))
             })
             .collect();
         // Without columns in between, nothing has to stay in a cache.
-        let simple = windows.is_empty() && stage.locates.iter().all(Locate::by_row);
+        let simple = windows.is_empty() && stage.locates.iter().all(Locate::in_place);
         let chunk = if simple { 16 * CHUNK } else { CHUNK };
         let mut scratch = Scratch::default();
+        let stages = &self.piece.plan.stages;
+        let work = share(self.piece.work, 1, stages.len());
+        let is_output = stages
+            .last()
+            .is_some_and(|last| last.stream == stage.stream);
+        let inside = self.inside(&rows, &locators);
+        let mut readers = Readers {
+            locators,
+            ranges,
+            windows,
+        };
         let mut start = rows.start;
         while start < rows.end {
-            let end = rows.end.min(start + chunk);
+            let mut end = rows.end.min(start + chunk);
+            for edge in [inside.start, inside.end] {
+                if (start + 1..end).contains(&edge) {
+                    end = edge;
+                }
+            }
             scratch.reset();
             self.chunk(
                 start..end,
+                inside.contains(&start),
                 start - rows.start,
-                &mut locators,
-                &mut ranges,
-                &mut windows,
+                &mut readers,
                 &mut scratch,
             )?;
+            let done = share(work, end - start, rows.len());
+            let output = if is_output { end - start } else { 0 };
+            self.piece.control.advance(done, output)?;
             start = end;
         }
-        if windows.iter().any(WindowRun::may_overflow) {
+        if readers.windows.iter().any(WindowRun::may_overflow) {
             return Err(Trouble("an integer total that may not fit into 64 bits"));
         }
         Ok(())
     }
 
-    /// For ranges whose contributions are counted: all series, with those on the source's timeline cut to its events. Then positions count
-    /// contributions, unless there are gaps between them.
-    fn trimmed(&self) -> Result<BTreeMap<usize, BTreeMap<StreamId, Series>>, Trouble> {
-        let mut trimmed = BTreeMap::new();
-        for window in self.stage.windows.iter().filter(|w| w.gapless) {
-            let source = &self.series[&self.stage.ranges[window.range].stream];
-            let Some(present) = source.presence() else {
-                continue;
-            };
-            let mut slices = present.set_slices();
-            let (start, end) = slices.next().unwrap_or((0, 0));
-            if slices.next().is_some() {
-                self.piece.plan.gaps.store(true, Ordering::Relaxed);
-                return Err(Trouble("a join with gaps"));
-            }
-            let cut = |(id, series): (&StreamId, &Series)| {
-                let shares = Arc::ptr_eq(&series.axis, &source.axis);
-                let series = if shares {
-                    series.trimmed(start..end)
-                } else {
-                    series.clone()
-                };
-                (*id, series)
-            };
-            trimmed.insert(window.range, self.series.iter().map(cut).collect());
-        }
-        Ok(trimmed)
-    }
-
     fn chunk(
         &self,
         rows: Range<usize>,
+        inside: bool,
         at: usize,
-        locators: &mut [Locator<'_>],
-        ranges: &mut [RangeRun<'_>],
-        windows: &mut [WindowRun<'_>],
+        readers: &mut Readers,
         scratch: &mut Scratch,
     ) -> Result<(), Trouble> {
+        let Readers {
+            locators,
+            ranges,
+            windows,
+        } = readers;
         for range in ranges.iter_mut() {
             range.locate(rows.clone(), scratch);
         }
@@ -420,13 +497,18 @@ impl<'a> StageRun<'a> {
         }
         let targets: Vec<Target> = self.targets.iter().map(|t| t.target(at)).collect();
         let stage = self.stage;
-        self.execute(
-            self.main,
-            &stage.sources,
-            &stage.params,
-            &targets,
-            &mut chunk,
-        );
+        let (main, sources, params) = match &stage.inside {
+            Some(loop_inside) if inside => {
+                (loop_inside.main, &loop_inside.sources, &loop_inside.params)
+            }
+            _ => (self.main, &stage.sources, &stage.params),
+        };
+        let mut whole = stage.whole.iter();
+        let main = match whole.find(|(number, _)| *number == main) {
+            Some((_, whole)) if chunk.ranges.iter().all(|r| r.is_inside(&chunk.rows)) => *whole,
+            _ => main,
+        };
+        self.execute(main, sources, params, &targets, &mut chunk);
         Ok(())
     }
 
@@ -445,7 +527,8 @@ impl<'a> StageRun<'a> {
             .map(|(source, (_, access))| self.view(source, access.nullable, chunk))
             .collect();
         let params: Vec<u64> = params.iter().map(|p| self.param(p, chunk.ranges)).collect();
-        let ahead = chunk.windows.iter().find_map(WindowRun::ahead);
+        let rows = chunk.rows.len();
+        let ahead = chunk.windows.iter().find_map(|window| window.ahead(rows));
         let (ahead, step) = ahead.unwrap_or((tilt_codegen::abi::nothing_ahead(), 0));
         let args = Args {
             views: views.as_ptr(),
@@ -480,7 +563,7 @@ impl<'a> StageRun<'a> {
         }
         let piece = self.piece;
         // SAFETY: the loop above has stored the arguments of all rows.
-        unsafe { call.results(piece.functions, piece.words, &targets, rows, chunk.scratch) }
+        unsafe { call.results(piece, &targets, rows, chunk.scratch) }
     }
 
     fn view(&self, source: &Source, nullable: bool, chunk: &mut Chunk) -> View {
@@ -497,8 +580,9 @@ impl<'a> StageRun<'a> {
         match source {
             Source::OwnRows { rows } => {
                 let first = *at as i64 + rows;
+                let existing = self.before as i64 + first;
                 View {
-                    validity: view::bit_rows(None, usize::MAX >> 1, first, n, scratch),
+                    validity: view::bit_rows(None, usize::MAX >> 1, existing, n, scratch),
                     ..self.own_view(OwnColumn::Value(0), first)
                 }
             }
@@ -508,7 +592,22 @@ impl<'a> StageRun<'a> {
                     validity: index.found.as_ptr(),
                     ..view::column(index.positions)
                 },
-                Located::Rows(_) | Located::Nowhere => unreachable!("positions are looked for"),
+                Located::Moved { of, positions } => {
+                    let Located::Index(index) = &located[*of] else {
+                        unreachable!("an index is moved")
+                    };
+                    let moved = scratch.slice::<u32>(index.positions.len());
+                    for (moved, position) in moved.iter_mut().zip(&*index.positions) {
+                        *moved = position.wrapping_add(*positions as u32);
+                    }
+                    View {
+                        validity: index.found.as_ptr(),
+                        ..view::column(moved)
+                    }
+                }
+                Located::Rows(_) | Located::Runs(_) | Located::Nowhere => {
+                    unreachable!("positions are looked for")
+                }
             },
             Source::EndsTable => view::column(self.axis.ends()),
             Source::Leaf {
@@ -520,7 +619,14 @@ impl<'a> StageRun<'a> {
                 match &located[*locate] {
                     Located::Rows(first) => view::rows(leaf, *first, n, nullable, scratch),
                     Located::Nowhere => view::rows(leaf, leaf.len as i64, n, nullable, scratch),
+                    Located::Runs(runs) => view::runs(leaf, runs, n, nullable, scratch),
                     Located::Index(index) => index.view(leaf, nullable, scratch),
+                    Located::Moved { of, positions } => {
+                        let Located::Index(index) = &located[*of] else {
+                            unreachable!("an index is moved")
+                        };
+                        index.moved(leaf, *positions)
+                    }
                 }
             }
             Source::Present { stream, locate } => {
@@ -529,12 +635,22 @@ impl<'a> StageRun<'a> {
                 let validity = match &located[*locate] {
                     Located::Rows(first) => view::bit_rows(present, len, *first, n, scratch),
                     Located::Nowhere => view::bit_rows(present, len, len as i64, n, scratch),
+                    Located::Runs(runs) => view::bit_runs(runs, n, |_| true, scratch),
                     Located::Index(index) => index.valid(present, scratch),
+                    // It leads somewhere in all rows.
+                    Located::Moved { .. } => view::bit_rows(None, n, 0, n, scratch),
                 };
                 View {
                     validity,
                     ..view::nothing()
                 }
+            }
+            Source::Starts => {
+                let starts = scratch.slice::<i64>(n.next_multiple_of(LANES));
+                for (start, row) in starts.iter_mut().zip(rows.clone()) {
+                    *start = self.axis.timeline.start(row);
+                }
+                view::column(starts)
             }
             Source::Ends => {
                 let ends = scratch.slice::<i64>(n.next_multiple_of(LANES));
@@ -559,13 +675,23 @@ impl<'a> StageRun<'a> {
                         let edge_of = axis.edges(*edge);
                         out.for_each(|(row, out)| *out = edge_of(i64::from(index.positions[row])));
                     }
+                    Located::Runs(runs) => {
+                        let edge_of = axis.edges(*edge);
+                        let mut rest = &mut *edges;
+                        for run in runs {
+                            let (these, others) = rest.split_at_mut(run.rows);
+                            these.fill(edge_of(i64::from(run.position)));
+                            rest = others;
+                        }
+                    }
+                    Located::Moved { .. } => unreachable!("edges of periodic events are computed"),
                 }
                 view::column(edges)
             }
             Source::Call(call) => called[*call],
             Source::Window { window, column } => {
                 let window = &windows[*window];
-                window.view(*column, &mut ranges[window.plan.range], rows, scratch)
+                window.view(*column, &ranges[window.plan.range], rows, scratch)
             }
             Source::RangeFirst(range) => view::column(ranges[*range].bounds(scratch).0),
             Source::RangeEnd(range) => view::column(ranges[*range].bounds(scratch).1),
@@ -576,7 +702,7 @@ impl<'a> StageRun<'a> {
                 leaf,
                 early,
             } => {
-                let leaf = &self.series[stream].leaves[*leaf];
+                let leaf = &self.all(*range)[stream].leaves[*leaf];
                 ranges[*range].anchors(leaf, *early, scratch)
             }
         }
@@ -594,7 +720,7 @@ impl<'a> StageRun<'a> {
         let bytes = output.ty.bytes() as isize;
         View {
             values: output.values.wrapping_offset(first as isize * bytes),
-            lead: (self.lead as i64 + first) as u64,
+            lead: ((self.lead + self.before) as i64 + first) as u64,
             len: (self.rows as i64 - first) as u64,
             ..view::nothing()
         }
@@ -603,11 +729,12 @@ impl<'a> StageRun<'a> {
     fn param(&self, param: &ParamSource, ranges: &[RangeRun]) -> u64 {
         let value = match param {
             ParamSource::FirstEnd => self.axis.regular_ends().unwrap_or(0),
+            ParamSource::FirstEdge(stream, edge) => self.series[stream].axis.edges(*edge)(0),
             ParamSource::RunStart => self.piece.run.start,
             ParamSource::RunEnd => self.piece.run.end,
             ParamSource::Text(text) => i64::from(self.piece.texts[text]),
-            ParamSource::RangeLo(range) => ranges[*range].steady().0,
-            ParamSource::RangeHi(range) => ranges[*range].steady().1,
+            ParamSource::RangeLo(range) => ranges[*range].offsets().0,
+            ParamSource::RangeHi(range) => ranges[*range].offsets().1,
             ParamSource::RangeLen(range) => ranges[*range].len() as i64,
         };
         value as u64
@@ -651,6 +778,15 @@ impl Output {
             len: u64::MAX >> 1,
         }
     }
+}
+
+/// How many rows a stage must be able to read before its first.
+pub(crate) fn lead(stage: &Stage) -> usize {
+    let lead = stage.sources.iter().map(|source| match source {
+        Source::OwnRows { rows } => rows.unsigned_abs() as usize,
+        _ => 0,
+    });
+    lead.max().unwrap_or(0).next_multiple_of(LANES)
 }
 
 /// The series that a stage has written.

@@ -4,7 +4,7 @@
 //! a chunk of rows contributes (the neutral element where a row does not count), and each contribution is joined to the state of
 //! its row's key, without a branch. A window joins the states of its panes; the stage's main loop then runs over the keys.
 
-use std::{collections::HashMap, ops::Range};
+use std::{collections::HashMap, ops::Range, time::Instant};
 
 use rayon::prelude::*;
 use tilt_codegen::{
@@ -16,13 +16,16 @@ use tilt_ir::{Bounds, Clock, Program, Span, StreamId, is_strict};
 
 use crate::{
     code::Code,
+    control::Control,
     keyed::{Output, leaf_types},
     keys::{Ids, Keys},
     pieces::pool,
     plan::{Domain, ParamSource, Plan, Source, Stage},
     reads::SAME,
+    run::Trouble,
     scatter::{cells::Cells, piece::Piece},
     series::Series,
+    stats,
     window::Algorithm,
 };
 
@@ -105,7 +108,11 @@ pub(crate) fn plan(
         };
         let lead = *lead.get_or_insert(hi);
         let (length, distance) = (range.length()?, hi.checked_sub(lead)?);
-        if range.stream != input || range.steady || length % period != 0 || distance % period != 0 {
+        if range.stream != input
+            || range.is_steady()
+            || length % period != 0
+            || distance % period != 0
+        {
             return None;
         }
         let end = distance / period;
@@ -145,11 +152,10 @@ pub(crate) fn plan(
         if !window.sources.iter().all(from_row) || !window.params.iter().all(is_text) {
             return None;
         }
-        let forward = match window.algorithm {
-            Algorithm::Rows { .. } => return None,
-            other => other.forward(),
-        };
-        let mut body = loops[forward].clone();
+        if matches!(window.algorithm, Algorithm::Rows { .. }) {
+            return None;
+        }
+        let mut body = loops[window.contributions()].clone();
         let (Sink::Fold { slots, .. } | Sink::Scan { slots, .. }) = &body.sink else {
             return None;
         };
@@ -190,6 +196,7 @@ pub(crate) struct Job<'a> {
     pub(crate) part: Span,
     pub(crate) texts: &'a HashMap<String, u32>,
     pub(crate) threads: usize,
+    pub(crate) control: &'a Control,
 }
 
 impl Job<'_> {
@@ -203,7 +210,8 @@ impl Job<'_> {
         }
         let timeline = &self.series.axis.timeline;
         let rows = timeline.len();
-        let (low, high) = (self.pane_of(0)?, self.pane_of(rows.checked_sub(1)?)?);
+        let last = rows.checked_sub(1)?;
+        let (low, high) = (self.pane_of(0)?, self.pane_of(last)?);
         // From the first window that ends in the first pane to the last one that begins in the last.
         let mut windows =
             low.checked_sub(end)?.checked_add(1)?..high.checked_sub(first)?.checked_add(1)?;
@@ -242,14 +250,23 @@ impl Job<'_> {
         let pieces = self.pieces(&windows, end);
         let piece = |windows: &Range<i64>| {
             let mut piece = Piece::new(self, first..end, is_sparse);
-            piece.run(windows.clone());
-            piece
+            let begun = self.control.stats().map(|_| Instant::now());
+            piece.run(windows.clone())?;
+            if let (Some(stats), Some(begun)) = (self.control.stats(), begun) {
+                let stage = &self.plan.stages[0];
+                let read = stats::bytes_of(stage, self.series) / pieces.len() as u64;
+                let bits = stats::row_bits(self.plan, stage);
+                stats.piece();
+                stats.stage(0, piece.out.ends.len(), read, bits, begun.elapsed());
+            }
+            Ok(piece)
         };
-        let done: Vec<Piece> = if pieces.len() > 1 {
+        let done: Result<Vec<Piece>, Trouble> = if pieces.len() > 1 {
             pool(self.threads).install(|| pieces.par_iter().map(piece).collect())
         } else {
             pieces.iter().map(piece).collect()
         };
+        let done = done.ok()?;
         let magnitude = done.iter().fold(0, |all, piece| all | piece.magnitude);
         let widest = done.iter().map(|piece| piece.widest).max().unwrap_or(0);
         // No total is greater than all bits of its terms times their count.

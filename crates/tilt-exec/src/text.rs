@@ -1,8 +1,13 @@
 //! Strings in loops: codes in the order of the strings, so that comparing codes compares strings.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, Hasher, RandomState},
+    sync::Arc,
+};
 
 use arrow_array::{Array, ArrayRef, StringArray, UInt32Array, cast::AsArray};
+use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use tilt_ir::{DType, Expr, Program, Scalar};
 
@@ -10,42 +15,70 @@ use tilt_ir::{DType, Expr, Program, Scalar};
 #[derive(Debug, Default)]
 pub(crate) struct Dictionary {
     pub(crate) words: Vec<String>,
+    /// The codes of the program's constants.
     pub(crate) codes: HashMap<String, u32>,
+    /// The columns that the dictionary was made from, as codes.
+    columns: Vec<(ArrayRef, ArrayRef)>,
 }
 
 impl Dictionary {
     /// The strings of some columns and of a program's constants.
     pub(crate) fn new(program: &Program, columns: &[&ArrayRef]) -> Self {
-        let mut words: BTreeSet<String> = BTreeSet::new();
-        for (_, node) in program.exprs.iter() {
-            if let Expr::Const(Scalar::Str(text), _) = &node.expr {
-                words.insert(text.clone());
-            }
-        }
-        for column in columns {
-            for_each(column, &mut |_, word| {
-                if let Some(word) = word
-                    && !words.contains(word)
-                {
-                    words.insert(word.to_owned());
-                }
+        let constants = program
+            .exprs
+            .iter()
+            .filter_map(|(_, node)| match &node.expr {
+                Expr::Const(Scalar::Str(text), _) => Some(&**text),
+                _ => None,
             });
+        let mut distinct = Distinct::default();
+        let constants: Vec<(&str, u32)> = constants
+            .map(|word| (word, distinct.number(word)))
+            .collect();
+        let numbered: Vec<(&ArrayRef, Vec<u32>)> = columns
+            .iter()
+            .filter_map(|column| Some((*column, distinct.number_all(column)?)))
+            .collect();
+        let mut order: Vec<u32> = (0..distinct.words.len() as u32).collect();
+        order.sort_unstable_by_key(|number| distinct.words[*number as usize]);
+        let mut codes = vec![0; order.len()];
+        for (code, number) in order.iter().enumerate() {
+            codes[*number as usize] = code as u32;
         }
-        let words: Vec<String> = words.into_iter().collect();
-        let codes = words.iter().enumerate().map(|(i, w)| (w.clone(), i as u32));
+        let word = |number: &u32| distinct.words[*number as usize].to_owned();
         Self {
-            codes: codes.collect(),
-            words,
+            words: order.iter().map(word).collect(),
+            codes: constants
+                .into_iter()
+                .map(|(word, number)| (word.to_owned(), codes[number as usize]))
+                .collect(),
+            columns: numbered
+                .into_iter()
+                .map(|(column, numbers)| {
+                    let code = |number: &u32| codes.get(*number as usize).copied().unwrap_or(0);
+                    let coded = numbers.iter().map(code).collect();
+                    (Arc::clone(column), with_nulls_of(column, coded))
+                })
+                .collect(),
         }
     }
 
-    /// A column of strings as codes.
+    /// A column of strings as codes; one that the dictionary was made from, or another with the same strings.
     pub(crate) fn encode(&self, column: &ArrayRef) -> ArrayRef {
-        let mut codes: Vec<Option<u32>> = vec![None; column.len()];
-        for_each(column, &mut |row, word| {
-            codes[row] = word.map(|w| self.codes[w]);
-        });
-        std::sync::Arc::new(UInt32Array::from(codes))
+        let known = self.columns.iter().find(|(c, _)| Arc::ptr_eq(c, column));
+        if let Some((_, coded)) = known {
+            return Arc::clone(coded);
+        }
+        let mut distinct = Distinct::default();
+        let numbers = distinct.number_all(column).unwrap_or_default();
+        let code = |word: &&str| self.words.binary_search_by(|w| w.as_str().cmp(word));
+        let codes: Vec<u32> = distinct
+            .words
+            .iter()
+            .map(|word| code(word).map_or(0, |code| code as u32))
+            .collect();
+        let code = |number: &u32| codes.get(*number as usize).copied().unwrap_or(0);
+        with_nulls_of(column, numbers.iter().map(code).collect())
     }
 
     /// Codes as a column of strings.
@@ -53,46 +86,147 @@ impl Dictionary {
         let words = codes
             .iter()
             .map(|code| code.map(|c| self.words[c as usize].as_str()));
-        std::sync::Arc::new(words.collect::<StringArray>())
+        Arc::new(words.collect::<StringArray>())
     }
 }
 
-fn for_each(column: &ArrayRef, visit: &mut dyn FnMut(usize, Option<&str>)) {
-    match column.data_type() {
-        DataType::Utf8 => column
-            .as_string::<i32>()
-            .iter()
-            .enumerate()
-            .for_each(|(i, w)| visit(i, w)),
-        DataType::LargeUtf8 => column
-            .as_string::<i64>()
-            .iter()
-            .enumerate()
-            .for_each(|(i, w)| visit(i, w)),
-        DataType::Utf8View => column
-            .as_string_view()
-            .iter()
-            .enumerate()
-            .for_each(|(i, w)| visit(i, w)),
-        DataType::Dictionary(_, _) => {
-            let dictionary = column.as_any_dictionary();
-            let mut words: BTreeMap<usize, String> = BTreeMap::new();
-            for_each(dictionary.values(), &mut |i, w| {
-                if let Some(w) = w {
-                    words.insert(i, w.to_owned());
-                }
-            });
-            let keys = dictionary.normalized_keys();
-            for (row, key) in keys.into_iter().enumerate() {
-                let word = column.is_valid(row).then(|| words.get(&key)).flatten();
-                visit(row, word.map(String::as_str));
-            }
+fn with_nulls_of(column: &ArrayRef, codes: Vec<u32>) -> ArrayRef {
+    let nulls: Option<NullBuffer> = column.logical_nulls();
+    Arc::new(UInt32Array::new(codes.into(), nulls))
+}
+
+/// Strings as they are met, numbered from 0.
+#[derive(Default)]
+struct Distinct<'c> {
+    numbers: HashMap<&'c str, u32, Mixing>,
+    words: Vec<&'c str>,
+}
+
+/// What stands for null.
+const NULL: u32 = u32::MAX;
+
+impl<'c> Distinct<'c> {
+    fn number(&mut self, word: &'c str) -> u32 {
+        let next = self.words.len() as u32;
+        let number = *self.numbers.entry(word).or_insert(next);
+        if number == next {
+            self.words.push(word);
         }
-        _ => {}
+        number
+    }
+
+    /// The numbers of a column's rows; `None` if it does not hold strings.
+    fn number_all(&mut self, column: &'c ArrayRef) -> Option<Vec<u32>> {
+        let mut number = |word: Option<&'c str>| word.map_or(NULL, |word| self.number(word));
+        Some(match column.data_type() {
+            DataType::Utf8 => column.as_string::<i32>().iter().map(number).collect(),
+            DataType::LargeUtf8 => column.as_string::<i64>().iter().map(number).collect(),
+            DataType::Utf8View => column.as_string_view().iter().map(&mut number).collect(),
+            DataType::Dictionary(_, _) => {
+                let dictionary = column.as_any_dictionary();
+                let numbers = self.number_all(dictionary.values())?;
+                let keys = dictionary.normalized_keys().into_iter().enumerate();
+                let number = |(row, key): (usize, usize)| {
+                    let number = numbers.get(key).filter(|_| column.is_valid(row));
+                    number.copied().unwrap_or(NULL)
+                };
+                keys.map(number).collect()
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// Mixes eight bytes at a time, from a beginning that nobody outside the process knows.
+#[derive(Clone)]
+struct Mixing(u64);
+
+impl Default for Mixing {
+    fn default() -> Self {
+        Self(RandomState::new().hash_one(0u8))
+    }
+}
+
+impl BuildHasher for Mixing {
+    type Hasher = Mixer;
+
+    fn build_hasher(&self) -> Mixer {
+        Mixer(self.0)
+    }
+}
+
+struct Mixer(u64);
+
+impl Mixer {
+    fn mix(&mut self, word: u64) {
+        let wide = u128::from(self.0 ^ word) * 0xd6e8_feb8_6659_fd93;
+        self.0 = (wide >> 64) as u64 ^ wide as u64;
+    }
+}
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.mix(u64::from_le_bytes(*word));
+        }
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        // The length keeps strings apart that differ by zeros only.
+        self.mix(u64::from_le_bytes(last) ^ (bytes.len() as u64) << 56);
     }
 }
 
 /// Whether a type is a string.
 pub(crate) fn is_text(dtype: &DType) -> bool {
     *dtype == DType::Utf8
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{DictionaryArray, StringViewArray, types::Int8Type};
+    use tilt_ir::parse;
+
+    use super::*;
+
+    #[test]
+    fn codes_order_like_strings_whatever_column_they_are_in() {
+        let text = r#"query q unit s { input ~x: utf8 point  ~y[t] = ~x[t] < "m"  output ~y }"#;
+        let program = parse(text).expect("a program");
+        let strings: ArrayRef = Arc::new(StringArray::from(vec![
+            Some("z"),
+            None,
+            Some(""),
+            Some("a long word, longer than eight bytes"),
+        ]));
+        let views: ArrayRef = Arc::new(StringViewArray::from(vec![Some("b"), None, Some("z")]));
+        let coded: DictionaryArray<Int8Type> = vec![Some("b"), None, Some("m"), Some("b")]
+            .into_iter()
+            .collect();
+        let coded: ArrayRef = Arc::new(coded);
+        let dictionary = Dictionary::new(&program, &[&strings, &views, &coded]);
+        assert_eq!(
+            dictionary.words,
+            ["", "a long word, longer than eight bytes", "b", "m", "z"]
+        );
+        assert_eq!(dictionary.codes["m"], 3);
+        let codes = |column: &ArrayRef| -> Vec<Option<u32>> {
+            let codes = dictionary.encode(column);
+            codes
+                .as_primitive::<arrow_array::types::UInt32Type>()
+                .iter()
+                .collect()
+        };
+        assert_eq!(codes(&strings), [Some(4), None, Some(0), Some(1)]);
+        assert_eq!(codes(&views), [Some(2), None, Some(4)]);
+        assert_eq!(codes(&coded), [Some(2), None, Some(3), Some(2)]);
+        // A part of a column is another column.
+        assert_eq!(codes(&strings.slice(2, 2)), [Some(0), Some(1)]);
+        let decoded = dictionary.decode(dictionary.encode(&strings).as_primitive());
+        assert_eq!(&decoded, &strings);
+    }
 }

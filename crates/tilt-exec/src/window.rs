@@ -3,19 +3,24 @@
 //! | algorithm | for | what the main loop reads |
 //! |---|---|---|
 //! | `blocks` | order-sensitive and merely associative reductions at many instants | the suffix of the early part and the prefix of the late part, from scans over blocks of the window's length (van Herk/Gil-Werman) |
-//! | `prefix` | integers and counts | running totals at both ends, which it subtracts |
+//! | `totals` | sums of integers and counts over windows that move by one position | the window's total, to which each row adds what enters and from which it takes what leaves |
+//! | `prefix` | integers and counts otherwise | running totals at both ends, which it subtracts |
 //! | `fold` | windows that hardly overlap, and floats by count | the early and the late part folded for each window |
 //! | `rows` | everything else: order statistics, frequencies, regressions; overlapping events, events counted by number, φ among moments | the result |
+//!
+//! Where windows move by several positions and the order does not matter, `blocks` and `totals` are those of *panes*: as many positions, folded into one.
 //!
 //! Sums of floats follow the order that `docs/ir.md` pins, whichever algorithm computes them.
 
 use tilt_codegen::{
-    lir::{Binary, By, Combine, Compare, Inst, Sink, Slot, Ty, Unary, ValueId},
+    lir::{Binary, By, Combine, Compare, Inst, Loop, Sink, Slot, Ty, Unary, ValueId},
     lower::{Body, Lowering, Result, Term, Unsupported, Valid},
 };
 use tilt_ir::{Agg, Bounds, Expr, ExprId, StreamId, Timeline};
 
+use self::panes::over_panes;
 use crate::{
+    gaps,
     plan::{Domain, GroupPlan, Locate, ParamSource, Source},
     reads::StageReads,
     rows::RowsPlan,
@@ -26,10 +31,12 @@ use crate::{
 pub(crate) struct RangePlan {
     pub(crate) stream: StreamId,
     pub(crate) bounds: Bounds,
-    /// The window of the next row is that of this row moved by one position.
-    pub(crate) steady: bool,
+    /// The window of the next row is that of this row moved by so many positions.
+    pub(crate) every: Option<i64>,
     /// By count: what is counted from.
     pub(crate) current: Current,
+    /// Whether the source keeps gaps: positions are those of its events, packed together.
+    pub(crate) packed: bool,
 }
 
 /// The current event of a window by count.
@@ -44,6 +51,11 @@ pub(crate) enum Current {
 }
 
 impl RangePlan {
+    /// Whether windows move by one position from row to row.
+    pub(crate) fn is_steady(&self) -> bool {
+        self.every == Some(1)
+    }
+
     /// The length of a time window, if it has a beginning.
     pub(crate) fn length(&self) -> Option<i64> {
         match self.bounds {
@@ -65,6 +77,8 @@ pub(crate) struct WindowPlan {
     pub(crate) anchor: Option<(StreamId, usize)>,
     /// How an overflow is noticed.
     pub(crate) guard: Guard,
+    /// What the algorithm works on, if not on positions.
+    pub(crate) panes: Option<PanePlan>,
     pub(crate) slots: Vec<(Combine, Ty)>,
     /// Whether the source must be φ at its beginning and end only, because contributions are counted.
     pub(crate) gapless: bool,
@@ -72,6 +86,25 @@ pub(crate) struct WindowPlan {
     pub(crate) rows: Option<RowsPlan>,
     /// For people.
     pub(crate) what: String,
+}
+
+impl WindowPlan {
+    /// The loop over contributions that goes forward.
+    pub(crate) fn contributions(&self) -> usize {
+        let panes = self.panes.as_ref();
+        panes.map_or(self.algorithm.forward(), |panes| panes.fold)
+    }
+}
+
+/// Panes: loops by their numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PanePlan {
+    /// Positions of a pane.
+    pub(crate) every: i64,
+    /// Folds any number of positions.
+    pub(crate) fold: usize,
+    /// Folds whole panes, eight at a time.
+    pub(crate) short: Option<usize>,
 }
 
 /// Where the magnitudes of 64-bit integers are found, whose total may overflow.
@@ -90,6 +123,8 @@ pub(crate) enum Guard {
 pub(crate) enum Algorithm {
     /// Suffixes (early) and prefixes (late) of blocks.
     Blocks { forward: usize, backward: usize },
+    /// The total of the window, only in the late column: `forward` adds what enters, `difference` also subtracts what leaves.
+    Totals { forward: usize, difference: usize },
     /// Running totals before the first position and before the end.
     Prefix { forward: usize },
     /// Both parts of each window.
@@ -103,6 +138,7 @@ impl Algorithm {
     pub(crate) fn forward(self) -> usize {
         match self {
             Self::Blocks { forward, .. }
+            | Self::Totals { forward, .. }
             | Self::Prefix { forward }
             | Self::Fold { forward, .. } => forward,
             Self::Rows { store } => store,
@@ -118,6 +154,27 @@ struct Extent {
 
 /// Lowers a reduction.
 pub(crate) fn reduce(reads: &mut StageReads, body: &mut Body, id: ExprId) -> Result<Term> {
+    let program = reads.planner.program;
+    let Expr::Reduce { window, .. } = program.expr(id) else {
+        unreachable!("only reductions are reduced")
+    };
+    let input = program.streams[window.stream].as_input();
+    let facts = input.and_then(|_| reads.planner.facts.get(&window.stream));
+    let Some(facts) = facts.filter(|facts| facts.nullable).cloned() else {
+        return reduce_events(reads, body, id);
+    };
+    // Of an input that keeps its gaps, windows have nothing but events.
+    let events = gaps::packed_facts(&facts);
+    reads.planner.facts.insert(window.stream, events);
+    reads.planner.packed = Some(window.stream);
+    let reduced = reduce_events(reads, body, id);
+    reads.planner.packed = None;
+    reads.planner.facts.insert(window.stream, facts);
+    reduced
+}
+
+/// Lowers a reduction over a stream that has no gaps, or of which they are left out.
+fn reduce_events(reads: &mut StageReads, body: &mut Body, id: ExprId) -> Result<Term> {
     let program = reads.planner.program;
     let Expr::Reduce { agg, window, map } = program.expr(id) else {
         unreachable!("only reductions are reduced")
@@ -147,7 +204,10 @@ pub(crate) fn reduce(reads: &mut StageReads, body: &mut Body, id: ExprId) -> Res
         all_events: false,
         what: format!("{} {}", agg.name(), program.expr_text(id)),
     };
-    if matches!(window.bounds, Bounds::Time { lo: Some(_), .. }) {
+    if matches!(
+        window.bounds,
+        Bounds::Time { lo: Some(_), .. } | Bounds::Event
+    ) {
         let inhabited = if !facts.nullable && facts.axis.ordered {
             Some(reduction.extent.nonempty)
         } else if minds {
@@ -167,32 +227,45 @@ pub(crate) fn reduce(reads: &mut StageReads, body: &mut Body, id: ExprId) -> Res
 fn range(reads: &mut StageReads, stream: StreamId, bounds: Bounds) -> Result<usize> {
     let facts = &reads.planner.facts[&stream];
     let current = current(reads, stream);
-    let steady = match bounds {
-        Bounds::Ordinal { lo, .. } => current == Current::Row && lo.is_some() && !facts.nullable,
-        Bounds::Time { lo: None, .. } => false,
+    let bounds = match (bounds, reads.timeline()) {
+        // A grid's cells are windows in time like any other.
+        (Bounds::Event, Timeline::Grid { period, .. }) => Bounds::Time {
+            lo: Some(-period),
+            hi: 0,
+        },
+        (bounds, _) => bounds,
+    };
+    let every = match bounds {
+        Bounds::Event => None,
+        Bounds::Ordinal { lo, .. } => {
+            (current == Current::Row && lo.is_some() && !facts.nullable).then_some(1)
+        }
+        Bounds::Time { lo: None, .. } => None,
         Bounds::Time { lo: Some(lo), hi } => {
             let length = hi.checked_sub(lo);
             let length = length.ok_or_else(|| Unsupported("a window longer than time".into()))?;
             match (reads.axis.regular, facts.axis.regular) {
                 (Some(here), Some(there)) => {
                     // The window begins at the end of an event, so that no event is split between two windows.
-                    here.period == there.period
+                    let whole = here.period % there.period == 0
                         && length > 0
                         && length % there.period == 0
                         && (i128::from(here.phase) + i128::from(hi) - i128::from(there.phase))
                             % i128::from(there.period)
                             == 0
-                        && facts.axis.disjoint
+                        && facts.axis.disjoint;
+                    whole.then_some(here.period / there.period)
                 }
-                _ => false,
+                _ => None,
             }
         }
     };
     let plan = RangePlan {
         stream,
         bounds,
-        steady,
+        every,
         current,
+        packed: reads.planner.packed == Some(stream),
     };
     let ranges = &mut reads.found().ranges;
     let known = ranges.iter().position(|r| *r == plan);
@@ -215,20 +288,24 @@ fn current(reads: &StageReads, stream: StreamId) -> Current {
             });
             bound.map_or(Current::Started, Current::Choice)
         }
-        Domain::On(_) | Domain::Grid { .. } => Current::Started,
+        Domain::On(_) | Domain::Grid { .. } | Domain::Calendar(_) | Domain::Sessions { .. } => {
+            Current::Started
+        }
     }
 }
 
 /// How many positions the window of a row has.
 fn extent(reads: &mut StageReads, body: &mut Body, range: usize) -> Extent {
-    let count = if reads.found().ranges[range].steady {
+    let count = if let Some(every) = reads.found().ranges[range].every {
         let lo = reads.param(body, "window_first", Ty::I64, ParamSource::RangeLo(range));
         let hi = reads.param(body, "window_end", Ty::I64, ParamSource::RangeHi(range));
         let len = reads.param(body, "positions", Ty::I64, ParamSource::RangeLen(range));
         let row = body.row();
+        let every = body.int(Ty::I64, every);
+        let moved = body.binary(Binary::Mul, row, every);
         let zero = body.int(Ty::I64, 0);
         let mut clamped = |offset| {
-            let position = body.binary(Binary::Add, row, offset);
+            let position = body.binary(Binary::Add, moved, offset);
             let position = body.binary(Binary::Max, position, zero);
             body.binary(Binary::Min, position, len)
         };
@@ -300,7 +377,11 @@ impl Reduction<'_, '_, '_> {
         if self.is_by_rows(agg, ty) {
             return self.rows(agg);
         }
-        let (count, nonempty) = self.count(contributes)?;
+        let (count, nonempty) = if self.is_trimmed(agg, ty) {
+            (self.extent.count, self.extent.nonempty)
+        } else {
+            self.count(contributes)?
+        };
         let value = match agg {
             Agg::Len => count,
             Agg::Sum if ty.is_float() => self.float(Combine::Add, identity)?,
@@ -374,10 +455,13 @@ impl Reduction<'_, '_, '_> {
         let domain = self.reads.domain();
         let range = self.reads.found().ranges[self.range].clone();
         let axis = &self.reads.planner.facts[&self.stream].axis;
+        if range.bounds == Bounds::Event {
+            return true;
+        }
         let timelines = self.reads.planner.timelines;
         let on_itself = matches!(domain, Domain::On(here)
             if timelines.of(*here) == timelines.of(self.stream));
-        let ends_inside = range.steady
+        let ends_inside = range.every.is_some()
             || range.length().is_none()
             || axis.length == Some(1)
             || on_itself && axis.disjoint && matches!(range.bounds, Bounds::Time { hi: 0, .. });
@@ -404,14 +488,24 @@ impl Reduction<'_, '_, '_> {
         guard: Guard,
         anchor: Option<(StreamId, usize)>,
     ) -> Result<Vec<ValueId>> {
-        let mut shape = Vec::new();
+        let (_, columns) = self.window_of(kind, slots, guard, anchor)?;
+        Ok(columns)
+    }
+
+    /// As [`Reduction::window`], with the algorithm; of totals there is one column a slot.
+    fn window_of(
+        &mut self,
+        kind: Kind,
+        slots: &Slots,
+        guard: Guard,
+        anchor: Option<(StreamId, usize)>,
+    ) -> Result<(Algorithm, Vec<ValueId>)> {
         let mut sources = Vec::new();
         let mut params = Vec::new();
         let mut loop_of = |this: &mut Self, backward: bool| -> Result<usize> {
             let (number, s, p) = this.build(|reads, body, value, valid| {
                 let slots = slots(reads, body, value, valid)?;
                 let mut finished = Vec::new();
-                shape = slots.iter().map(|(op, v)| (*op, body.ty(*v))).collect();
                 for (op, value) in slots {
                     let ty = body.ty(value);
                     let neutral = body.constant(op.neutral(ty));
@@ -435,17 +529,35 @@ impl Reduction<'_, '_, '_> {
             params = p;
             Ok(number)
         };
-        let forward = loop_of(self, false)?;
-        let algorithm = match kind {
-            Kind::Prefix => Algorithm::Prefix { forward },
-            Kind::Blocks => Algorithm::Blocks {
+        let first = loop_of(self, false)?;
+        let forward = first;
+        let shape = slots_of(&self.reads.planner.loops[forward]);
+        let panes = if kind == Kind::Fold || !shape.iter().all(|(_, ty)| ty.is_int()) {
+            None
+        } else {
+            self.panes(forward)
+        };
+        let algorithm = match (kind, panes) {
+            (Kind::Fold, _) => Algorithm::Fold {
                 forward,
                 backward: loop_of(self, true)?,
             },
-            Kind::Fold => Algorithm::Fold {
+            (Kind::Blocks, Some(_)) => Algorithm::Blocks {
+                forward: self.add_loop(over_panes(&self.what, &shape, false)),
+                backward: self.add_loop(over_panes(&self.what, &shape, true)),
+            },
+            (Kind::Blocks, None) => Algorithm::Blocks {
                 forward,
                 backward: loop_of(self, true)?,
             },
+            (Kind::Prefix, Some(_)) => {
+                let forward = self.add_loop(over_panes(&self.what, &shape, false));
+                self.totals(forward)
+            }
+            (Kind::Prefix, None) if self.reads.found().ranges[self.range].is_steady() => {
+                self.totals(forward)
+            }
+            (Kind::Prefix, None) => Algorithm::Prefix { forward },
         };
         let plan = WindowPlan {
             range: self.range,
@@ -454,32 +566,64 @@ impl Reduction<'_, '_, '_> {
             params,
             anchor,
             guard,
+            panes,
             slots: shape.clone(),
             gapless: self.is_counted() && self.contributes != Valid::Always,
             rows: None,
             what: self.what.clone(),
         };
-        let steady = self.reads.found().ranges[self.range].steady;
-        let windows = &mut self.reads.found().windows;
-        windows.push(plan);
-        let window = windows.len() - 1;
+        let steady = self.reads.found().ranges[self.range].is_steady() || panes.is_some();
+        let window = if let Some(known) = self.known(&plan) {
+            self.reads.planner.loops.truncate(first);
+            known
+        } else {
+            let windows = &mut self.reads.found().windows;
+            windows.push(plan);
+            windows.len() - 1
+        };
         let by = if steady || kind == Kind::Fold {
             By::Row
         } else {
             By::Index
         };
+        let sides: &[(usize, &str)] = match algorithm {
+            Algorithm::Totals { .. } => &[(1, "total")],
+            _ => &[(0, "early"), (1, "late")],
+        };
         let mut columns = Vec::new();
         for (slot, (_, ty)) in shape.iter().enumerate() {
-            for (side, name) in [(0, "early"), (1, "late")] {
+            for (side, name) in sides {
                 let source = Source::Window {
                     window,
-                    column: 2 * slot + side,
+                    column: 2 * slot + *side,
                 };
                 let access = self.reads.access(self.body, source, name, *ty, by, false);
                 columns.push(self.body.load(access));
             }
         }
-        Ok(columns)
+        Ok((algorithm, columns))
+    }
+
+    /// A window of the stage that computes the same already, by other names.
+    fn known(&mut self, plan: &WindowPlan) -> Option<usize> {
+        let loops = &self.reads.planner.loops;
+        let nameless = |number: usize| Loop {
+            name: String::new(),
+            ..loops[number].clone()
+        };
+        let contributions = nameless(plan.contributions());
+        let same = |window: &WindowPlan| {
+            let kind = std::mem::discriminant(&window.algorithm);
+            window.range == plan.range
+                && kind == std::mem::discriminant(&plan.algorithm)
+                && window.panes.is_some() == plan.panes.is_some()
+                && window.sources == plan.sources
+                && window.params == plan.params
+                && window.guard == plan.guard
+                && window.anchor == plan.anchor
+                && nameless(window.contributions()) == contributions
+        };
+        self.reads.windows().iter().position(same)
     }
 
     /// A combination of doubles in the pinned order.
@@ -524,14 +668,28 @@ impl Reduction<'_, '_, '_> {
         self.difference(&slots, guard)
     }
 
-    /// A total by subtracting running ones, or by folding.
+    /// A total kept from row to row, by subtracting running ones, or by folding.
     fn difference(&mut self, slots: &Slots, guard: Guard) -> Result<ValueId> {
-        if self.is_sparse() {
+        if self.is_sparse() && !self.has_panes() {
             let columns = self.window(Kind::Fold, slots, guard, None)?;
             return Ok(self.body.binary(Binary::Add, columns[0], columns[1]));
         }
-        let columns = self.window(Kind::Prefix, slots, guard, None)?;
-        Ok(self.body.binary(Binary::Sub, columns[1], columns[0]))
+        let (algorithm, columns) = self.window_of(Kind::Prefix, slots, guard, None)?;
+        match algorithm {
+            Algorithm::Totals { .. } => Ok(columns[0]),
+            _ => Ok(self.body.binary(Binary::Sub, columns[1], columns[0])),
+        }
+    }
+
+    /// Whether the reduction has a window that sees its source trimmed to the events of a join, each of which contributes: then positions
+    /// are contributions.
+    fn is_trimmed(&self, agg: Agg, ty: Ty) -> bool {
+        let in_order = match agg {
+            Agg::Sum | Agg::Mean | Agg::Product => ty.is_float(),
+            Agg::Rms | Agg::CrestFactor => true,
+            _ => false,
+        };
+        in_order && self.reads.planner.gapless && self.is_counted() && self.all_events
     }
 
     /// How many contributions, and where there is one.
@@ -555,7 +713,7 @@ impl Reduction<'_, '_, '_> {
         ty: Ty,
         of: fn(&mut Body, ValueId) -> ValueId,
     ) -> Result<ValueId> {
-        let kind = if self.is_sparse() {
+        let kind = if self.is_sparse() && !self.has_panes() {
             Kind::Fold
         } else {
             Kind::Blocks
@@ -608,6 +766,16 @@ enum Kind {
     Blocks,
     Prefix,
     Fold,
+}
+
+/// What a scan or fold combines.
+fn slots_of(body: &Loop) -> Vec<(Combine, Ty)> {
+    match &body.sink {
+        Sink::Scan { slots, .. } | Sink::Fold { slots, .. } => {
+            slots.iter().map(|s| (s.op, body.ty(s.value))).collect()
+        }
+        Sink::Store { .. } | Sink::Panes { .. } => Vec::new(),
+    }
 }
 
 fn identity(_: &mut Body, value: ValueId) -> ValueId {
@@ -663,4 +831,5 @@ fn value_of(body: &mut Body, key: ValueId, ty: Ty) -> ValueId {
 mod contribution;
 mod custom;
 mod moments;
+mod panes;
 mod rows;

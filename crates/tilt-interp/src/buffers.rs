@@ -31,7 +31,7 @@ use tilt_ir::{
 use crate::{
     Event, Inputs, Options, Value,
     error::{DataError, RunError},
-    run_keyed,
+    run::{Watch, run_keys},
 };
 
 /// A buffer that is not what was declared, or events that no buffer of the type can hold.
@@ -181,6 +181,19 @@ pub fn run_buffers(
     inputs: &BTreeMap<String, SnapshotBuffer>,
     options: &Options,
 ) -> Result<SnapshotBuffer, RunError> {
+    run_buffers_watched(program, inputs, options, &|_| true)
+}
+
+/// As [`run_buffers`], but tells `watch` now and then which share of the work is done, from 0 to 1, and stops if it says no.
+///
+/// # Errors
+/// [`RunError::Stopped`] if `watch` says no, and as [`run_buffers`].
+pub fn run_buffers_watched(
+    program: &Program,
+    inputs: &BTreeMap<String, SnapshotBuffer>,
+    options: &Options,
+    watch: Watch,
+) -> Result<SnapshotBuffer, RunError> {
     let mut events = Inputs::new();
     for (_, input) in program.inputs() {
         let stream = || input.name.clone();
@@ -189,7 +202,7 @@ pub fn run_buffers(
             .ok_or_else(|| DataError::Missing { stream: stream() })?;
         events.insert(stream(), input_events(program, input, buffer)?);
     }
-    let rows = run_keyed(program, &events, options)?;
+    let rows = run_keys(program, &events, options, program.output, watch)?;
     let (keys, events): (Vec<Value>, Vec<Event>) = rows.into_iter().unzip();
 
     let (name, dtype) = (

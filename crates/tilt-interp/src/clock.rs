@@ -1,8 +1,8 @@
 //! Clocks: the events at which a temporal expression is evaluated.
 
-use std::{ops::Range, rc::Rc};
+use std::rc::Rc;
 
-use tilt_ir::{Clock, OPEN, Program, Source, Span, StreamId, Temporal};
+use tilt_ir::{Clock, Program, Source, Span, StreamId, Temporal};
 
 use crate::{
     range::saturate,
@@ -24,7 +24,7 @@ pub(crate) struct Binding {
     pub(crate) position: Option<usize>,
 }
 
-/// The events of the `at` or `on` clock of a temporal expression, on a timeline that it shares or is the first on.
+/// The events of the `at`, `on` or `sessions` clock of a temporal expression, on a timeline that it shares or is the first on.
 pub(crate) fn event_ticks(
     program: &Program,
     id: StreamId,
@@ -38,7 +38,12 @@ pub(crate) fn event_ticks(
             offset: 0,
         }][..],
         Clock::OnChange(sources) => sources,
-        Clock::Every { .. } => unreachable!("the cells of a grid are no events of another stream"),
+        Clock::Sessions { stream, gap, max } => {
+            return session_ticks(program, id, temporal, &streams[*stream], *gap, *max);
+        }
+        Clock::Every { .. } | Clock::Calendar(_) => {
+            unreachable!("cells are no events of another stream")
+        }
     };
     if let Some(aligned) = aligned(sources, streams) {
         let timeline = Rc::clone(&aligned[0].timeline);
@@ -58,7 +63,10 @@ pub(crate) fn event_ticks(
     let groups = groups(sources, streams, run);
     let combinations = combine(&groups);
     let intervals = combinations.iter().map(|c| c.span).collect();
-    let timeline = Timeline::new(TimelineId::On(first_with(program, id, sources)), intervals);
+    let timeline = Timeline::new(
+        TimelineId::Own(first_with(program, id, &temporal.clock)),
+        intervals,
+    );
     let ticks = combinations.into_iter().enumerate();
     let ticks = ticks.map(|(position, combination)| Tick {
         position,
@@ -78,12 +86,54 @@ pub(crate) fn event_ticks(
     (timeline, ticks.collect())
 }
 
-/// The first stream whose `on` clock has these sources: equal clocks have equal events.
-fn first_with(program: &Program, id: StreamId, sources: &[Source]) -> StreamId {
-    let same = |clock: &Clock| matches!(clock, Clock::OnChange(others) if others == sources);
+/// The first stream with this clock: equal clocks have equal events.
+pub(crate) fn first_with(program: &Program, id: StreamId, clock: &Clock) -> StreamId {
     let mut temporals = program.temporals();
-    let twin = temporals.find(|(_, temporal)| same(&temporal.clock));
+    let twin = temporals.find(|(_, temporal)| temporal.clock == *clock);
     twin.map_or(id, |(twin, _)| twin)
+}
+
+/// The events of a `sessions` clock. Nothing is bound.
+fn session_ticks(
+    program: &Program,
+    id: StreamId,
+    temporal: &Temporal,
+    series: &Series,
+    gap: i64,
+    max: Option<i64>,
+) -> (Rc<Timeline>, Vec<Tick>) {
+    let events = series.events().iter();
+    let events = events.map(|position| series.timeline.interval(*position));
+    let sessions = sessions(events.collect(), gap, max);
+    let first = first_with(program, id, &temporal.clock);
+    let timeline = Timeline::new(TimelineId::Own(first), sessions);
+    let tick = |position| Tick {
+        position,
+        bound: Vec::new(),
+    };
+    let ticks = (0..timeline.len()).map(tick).collect();
+    (timeline, ticks)
+}
+
+/// The sessions of events, ordered by end.
+fn sessions(mut events: Vec<Span>, gap: i64, max: Option<i64>) -> Vec<Span> {
+    events.sort_by_key(|event| event.start);
+    let mut sessions: Vec<Span> = Vec::new();
+    for event in events {
+        if let Some(session) = sessions.last_mut() {
+            let pause = i128::from(event.start) - i128::from(session.end);
+            let end = session.end.max(event.end);
+            let length = i128::from(end) - i128::from(session.start);
+            if pause < gap.into() && max.is_none_or(|max| length <= max.into()) {
+                session.end = end;
+                continue;
+            }
+        }
+        sessions.push(event);
+    }
+    // One that is too long by itself may end after those that begin inside of it.
+    sessions.sort_by_key(|session| session.end);
+    sessions
 }
 
 /// The streams of a clock whose sources are all unshifted reads on one timeline.
@@ -301,46 +351,6 @@ fn gaps(choices: &[Choice]) -> Vec<Span> {
     gaps
 }
 
-/// The cells `(g-period, g]`, `g = offset + k·period`, numbered by `k`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Grid {
-    period: i64,
-    /// In `0..period`: grids with the same cells are equal.
-    offset: i64,
-}
-
-impl Grid {
-    /// The grid of an `every` clock. Its period is positive.
-    pub(crate) fn new(period: i64, offset: i64) -> Self {
-        Self {
-            period,
-            offset: offset.rem_euclid(period),
-        }
-    }
-
-    pub(crate) fn id(self) -> TimelineId {
-        TimelineId::Grid {
-            period: self.period,
-            offset: self.offset,
-        }
-    }
-
-    /// The cells that intersect a range, except those that 64 bits cannot name.
-    pub(crate) fn cells(self, range: Option<Span>) -> Range<i128> {
-        let Some(range) = range else { return 0..0 };
-        // The least k with offset + k·period > t.
-        let after = |t: i128| (t - i128::from(self.offset)).div_euclid(i128::from(self.period)) + 1;
-        let first = after(i128::from(range.start));
-        let end = after(i128::from(range.end) + i128::from(self.period) - 1);
-        first..end.min(after(i128::from(OPEN) - 1)).max(first)
-    }
-
-    pub(crate) fn cell(self, number: i128) -> Span {
-        let end = i128::from(self.offset) + number * i128::from(self.period);
-        Span::new(saturate(end - i128::from(self.period)), saturate(end))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -425,21 +435,30 @@ mod tests {
     }
 
     #[test]
-    fn a_grid_has_the_cells_that_intersect_a_range() {
-        let grid = Grid::new(10, 23);
-        assert_eq!(grid, Grid::new(10, -7));
-        let cells = |start, end| {
-            let cells = grid.cells(Some(Span::new(start, end)));
-            cells.map(|k| grid.cell(k)).collect::<Vec<_>>()
+    fn sessions_end_at_a_pause_or_when_they_get_too_long() {
+        let spans = |spans: &[(i64, i64)]| -> Vec<Span> {
+            spans.iter().map(|(s, e)| Span::new(*s, *e)).collect()
         };
-        assert_eq!(cells(3, 13), [Span::new(3, 13)]);
-        assert_eq!(cells(2, 3), [Span::new(-7, 3)]);
+        let points = |at: &[i64]| at.iter().map(|t| Span::new(t - 1, *t)).collect::<Vec<_>>();
+        // Ten ticks from point to point are within the gap, eleven are not.
         assert_eq!(
-            cells(2, 14),
-            [Span::new(-7, 3), Span::new(3, 13), Span::new(13, 23)]
+            sessions(points(&[0, 10, 21]), 10, None),
+            spans(&[(-1, 10), (20, 21)])
         );
-        assert!(grid.cells(None).is_empty());
-        let last = cells(i64::MAX - 1, i64::MAX);
-        assert!(last.iter().all(|cell| cell.end < OPEN));
+        assert_eq!(sessions(points(&[5, 5, 5]), 1, Some(1)), spans(&[(4, 5)]));
+        assert_eq!(
+            sessions(points(&[0, 4, 8, 9]), 10, Some(9)),
+            spans(&[(-1, 8), (8, 9)])
+        );
+        assert_eq!(sessions(Vec::new(), 10, None), []);
+        // A long event bridges what ended within it, wherever it stands in the order of ends.
+        let bag = spans(&[(0, 1), (50, 51), (0, 100)]);
+        assert_eq!(sessions(bag.clone(), 10, None), spans(&[(0, 100)]));
+        assert_eq!(
+            sessions(bag, 10, Some(60)),
+            spans(&[(0, 1), (50, 51), (0, 100)])
+        );
+        let ends = [i64::MIN + 1, i64::MAX];
+        assert_eq!(sessions(points(&ends), 1 << 62, Some(1 << 62)).len(), 2);
     }
 }

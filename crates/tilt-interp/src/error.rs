@@ -19,6 +19,9 @@ pub enum RunError {
     /// The program that runs the query must provide something else.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// The caller has stopped the run.
+    #[error("the run was stopped; start it again to get a result")]
+    Stopped,
     /// Never the caller's fault.
     #[error("internal error, please report it: {0}")]
     Internal(String),
@@ -68,6 +71,17 @@ pub enum QueryError {
         cells: u128,
         /// How many are allowed.
         limit: u128,
+    },
+    /// A run in years that a calendar does not have.
+    #[error(
+        "~{stream} has the cells of a calendar, which has the years -9999 to 9999, but the run's span is {span}; check \
+         the unit of the timestamps"
+    )]
+    BeyondCalendar {
+        /// The temporal expression.
+        stream: String,
+        /// The run's span.
+        span: Span,
     },
     /// A program that breaks rules of the IR.
     #[error("the program is not valid: {0}")]

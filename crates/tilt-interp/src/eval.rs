@@ -9,7 +9,7 @@ use crate::{
     Functions, Value,
     clock::Binding,
     error::{HostError, QueryError, RunError},
-    place::{Place, Places, close_up, combine, number},
+    place::{Place, Places, close_up, combine, number, split},
     reduce::{Contribution, FoldError, fold},
     scalar,
     timeline::{Series, Streams, TimelineId},
@@ -29,6 +29,10 @@ pub(crate) struct Evaluator<'a> {
 #[derive(Clone, Copy)]
 struct Instant<'a> {
     t: i64,
+    /// The event that ends here.
+    event: Span,
+    /// Whether that is a cell of a grid.
+    of_grid: bool,
     bound: &'a [Binding],
     /// The position being computed. Reads of the stream itself stay before it.
     computing: usize,
@@ -49,8 +53,12 @@ impl Evaluator<'_> {
         bound: &[Binding],
         streams: &Streams,
     ) -> Result<Value> {
+        let timeline = &streams[self.stream].timeline;
+        let event = timeline.interval(position);
         let at = Instant {
-            t: streams[self.stream].timeline.interval(position).end,
+            t: event.end,
+            event,
+            of_grid: timeline.is_grid(),
             bound,
             computing: position,
         };
@@ -200,7 +208,7 @@ impl Evaluator<'_> {
                 let input = self.program.streams[root].as_input();
                 input.map(|input| input.overlap)
             }
-            TimelineId::Grid { .. } | TimelineId::On(_) => None,
+            TimelineId::Grid { .. } | TimelineId::Own(_) => None,
         }
     }
 
@@ -284,8 +292,11 @@ impl Evaluator<'_> {
                         offset: 0,
                         position: Some(position),
                     }];
+                    let mapped = series.timeline.interval(position);
                     let at = Instant {
-                        t: series.timeline.interval(position).end,
+                        t: mapped.end,
+                        event: mapped,
+                        of_grid: series.timeline.is_grid(),
                         bound: &event,
                         ..at
                     };
@@ -302,7 +313,7 @@ impl Evaluator<'_> {
             }
         }
         let counted = matches!(window.bounds, Bounds::Ordinal { lo: Some(_), .. });
-        if matches!(series.timeline.id, TimelineId::On(_)) && !counted {
+        if matches!(series.timeline.id, TimelineId::Own(_)) && !counted {
             close_up(contributions.iter_mut().map(|c| &mut c.place));
         }
         if let Agg::Custom(reducer) = agg {
@@ -340,16 +351,15 @@ impl Evaluator<'_> {
                 if lo.is_some_and(|lo| lo >= hi) {
                     return Vec::new();
                 }
-                let clip = |span: Span| {
-                    let start = lo.map_or(span.start, |lo| lo.max(span.start));
-                    Span::new(start, span.end.min(hi))
-                };
-                let places = Places::new(timeline, lo, hi);
-                let limit = self.visible(window.stream, at, streams);
-                series
-                    .between(lo, hi, limit)
-                    .map(|p| (p, clip(timeline.interval(p)), places.of(p)))
-                    .collect()
+                let split = lo.map(|lo| split(lo, hi));
+                self.time_window(window.stream, lo, hi, split, at, streams)
+            }
+            Bounds::Event => {
+                let Span { start, end } = at.event;
+                // A grid's cells are windows in time like any other. What else an event is, has a length of its own, and nothing
+                // to share with others.
+                let split = if at.of_grid { split(start, end) } else { start };
+                self.time_window(window.stream, Some(start), end, Some(split), at, streams)
             }
             Bounds::Ordinal { lo, hi } => {
                 let Some(current) = self.current_number(window.stream, at, streams) else {
@@ -372,6 +382,30 @@ impl Evaluator<'_> {
                     .collect()
             }
         }
+    }
+
+    /// The events of `stream` in `(lo, hi]`, as [`window`](Self::window) gives them.
+    fn time_window(
+        &self,
+        stream: StreamId,
+        lo: Option<i64>,
+        hi: i64,
+        split: Option<i64>,
+        at: Instant<'_>,
+        streams: &Streams,
+    ) -> Vec<(usize, Span, Place)> {
+        let series = &streams[stream];
+        let timeline = &series.timeline;
+        let clip = |span: Span| {
+            let start = lo.map_or(span.start, |lo| lo.max(span.start));
+            Span::new(start, span.end.min(hi))
+        };
+        let places = Places::new(timeline, split, hi);
+        let limit = self.visible(stream, at, streams);
+        series
+            .between(lo, hi, limit)
+            .map(|p| (p, clip(timeline.interval(p)), places.of(p)))
+            .collect()
     }
 
     /// The number of the current event among the events of `stream`, for windows that count events.

@@ -30,8 +30,9 @@
 //! | `run` | keys, order of evaluation, parts | sections 2 and 5 |
 //! | `events` | inputs and their checks | section 2 |
 //! | `timeline` | positions, values on them, searches by time | section 2 |
-//! | `range` | which cells a grid has | section 3 |
-//! | `clock` | grid cells, groups, combinations | section 3 |
+//! | `range` | which cells a clock has | section 3 |
+//! | `cells` | grids and calendars | section 3 |
+//! | `clock` | groups, combinations, sessions | section 3 |
 //! | `eval` | reads, windows, recurrences | section 4 |
 //! | `scalar`, `calendar` | operators and casts | section 4, numbers |
 //! | `reduce` | reductions | section 4, reductions |
@@ -39,6 +40,7 @@
 
 mod buffers;
 mod calendar;
+mod cells;
 mod clock;
 mod error;
 mod eval;
@@ -55,9 +57,11 @@ mod tests;
 mod timeline;
 mod value;
 
-pub use buffers::{BufferError, buffer_of, check_buffer, events_of, run_buffers, with_time_of};
+pub use buffers::{
+    BufferError, buffer_of, check_buffer, events_of, run_buffers, run_buffers_watched, with_time_of,
+};
 pub use error::{DataError, HostError, QueryError, RunError};
 pub use events::{Event, Inputs, hull};
 pub use functions::{Function, Functions};
-pub use run::{Options, run, run_keyed, run_stream};
+pub use run::{Options, Watch, run, run_keyed, run_stream};
 pub use value::Value;

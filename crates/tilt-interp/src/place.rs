@@ -42,7 +42,8 @@ impl Place {
 /// Numbers the contributions of a window without gaps, away from the split; they are in order of time.
 ///
 /// For windows over the events of an `on` clock: passes may give it other sources, and with them more or fewer positions at
-/// which the body is φ. Positions of inputs and cells of grids are what they are.
+/// which the body is φ. So it is with all clocks that make events of their own; positions of inputs and cells of grids are
+/// what they are.
 pub(crate) fn close_up<'a>(places: impl Iterator<Item = &'a mut Place>) {
     let mut places: Vec<_> = places.collect();
     let early = places.partition_point(|place| place.part == Part::Early);
@@ -63,12 +64,11 @@ pub(crate) struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// `lo < hi` if there is a beginning.
-    pub(crate) fn new(timeline: &'a Timeline, lo: Option<i64>, hi: i64) -> Self {
-        let split = lo.map(|lo| split(lo, hi));
+    /// The places in a window that ends at `hi` and is split somewhere before.
+    pub(crate) fn new(timeline: &'a Timeline, split: Option<i64>, hi: i64) -> Self {
         let late = match timeline.id {
             TimelineId::Grid { .. } => Vec::new(),
-            TimelineId::Input(_) | TimelineId::On(_) => timeline.between(split, hi).collect(),
+            TimelineId::Input(_) | TimelineId::Own(_) => timeline.between(split, hi).collect(),
         };
         Self {
             timeline,
@@ -94,8 +94,8 @@ impl<'a> Places<'a> {
     }
 }
 
-/// The greatest multiple of the window's length below its end.
-fn split(lo: i64, hi: i64) -> i64 {
+/// The greatest multiple of the window's length below its end. `lo < hi`.
+pub(crate) fn split(lo: i64, hi: i64) -> i64 {
     let length = i128::from(hi) - i128::from(lo);
     let split = length * (i128::from(hi) - 1).div_euclid(length);
     i64::try_from(split).expect("the split lies in the window")
@@ -105,7 +105,7 @@ fn split(lo: i64, hi: i64) -> i64 {
 pub(crate) fn number(timeline: &Timeline, position: usize) -> i128 {
     match timeline.id {
         TimelineId::Grid { .. } => numbers_by(timeline, timeline.interval(position).end) - 1,
-        TimelineId::Input(_) | TimelineId::On(_) => position as i128,
+        TimelineId::Input(_) | TimelineId::Own(_) => position as i128,
     }
 }
 
@@ -115,7 +115,7 @@ fn numbers_by(timeline: &Timeline, t: i64) -> i128 {
         TimelineId::Grid { period, offset } => {
             (i128::from(t) - i128::from(offset)).div_euclid(i128::from(period)) + 1
         }
-        TimelineId::Input(_) | TimelineId::On(_) => timeline.ended_by(t) as i128,
+        TimelineId::Input(_) | TimelineId::Own(_) => timeline.ended_by(t) as i128,
     }
 }
 
@@ -208,7 +208,7 @@ mod tests {
 
     /// The places of a window's positions: `E` or `L` and the number.
     fn places(timeline: &Timeline, lo: Option<i64>, hi: i64) -> String {
-        let places = Places::new(timeline, lo, hi);
+        let places = Places::new(timeline, lo.map(|lo| split(lo, hi)), hi);
         let name = |position| match places.of(position) {
             Place {
                 part: Part::Early,

@@ -1,12 +1,12 @@
-//! What keeps the cells of a grid finite: ranges outside of which a stream is φ, from the run's span and the program alone,
-//! and the reads that give a grid cells outside the run.
+//! What keeps the cells of a clock finite: ranges outside of which a stream is φ, from the run's span and the program alone,
+//! and the reads that give a clock cells outside the run.
 
 use std::collections::HashSet;
 
 use tilt_ir::{Bounds, Clock, Expr, ExprId, Id, Program, Source, Span, Stream, StreamId, Temporal};
 
 use crate::{
-    clock::Grid,
+    cells::Cells,
     timeline::{Series, Streams},
 };
 
@@ -38,24 +38,25 @@ impl Ranges {
         temporal: &Temporal,
         run: Span,
     ) -> Option<Span> {
-        let reads = match &temporal.clock {
-            Clock::Every { .. } => bounded_reads(program, stream, temporal.body),
-            clock => clock_reads(clock),
+        let cells = Cells::of_clock(program, stream, &temporal.clock);
+        let reads = match &cells {
+            Some(_) => bounded_reads(program, stream, temporal.body),
+            None => clock_reads(&temporal.clock),
         };
         let all = reads
             .iter()
             .map(|read| read.range(self.of(read.stream), run))
             .fold(None, hull);
-        match temporal.clock {
-            Clock::Every { period, offset } => {
-                let run = nonempty(run.start.into(), run.end.into());
-                let grid = Grid::new(period, offset);
-                let cells = grid.cells(hull(all, run));
-                let (first, last) = (cells.start, cells.end - 1);
-                (first <= last).then(|| Span::new(grid.cell(first).start, grid.cell(last).end))
-            }
-            _ => all,
-        }
+        let Some(cells) = cells else { return all };
+        let all = hull(all, nonempty(run.start.into(), run.end.into()));
+        // Beyond the calendar the range stays as it is, and `run` refuses it.
+        let Some(numbers) = cells.numbers(all) else {
+            return all;
+        };
+        let mut inside = numbers.filter_map(|number| cells.cell(number));
+        let first = inside.next()?;
+        let last = inside.next_back().unwrap_or(first);
+        Some(Span::new(first.start, last.end))
     }
 }
 
@@ -69,12 +70,14 @@ enum Reach {
     Value { offset: i64 },
     Hold { offset: i64, max_age: Option<i64> },
     Window { lo: i64, hi: i64 },
+    Event,
 }
 
 impl Read {
-    /// Whether the read has a value at `t`: an event to read, or events in its window.
-    pub(crate) fn is_active(&self, t: i64, streams: &Streams, run: Span) -> bool {
+    /// Whether the read has a value at the end of a cell: an event to read, or events in its window.
+    pub(crate) fn is_active(&self, cell: Span, streams: &Streams, run: Span) -> bool {
         let series: &Series = &streams[self.stream];
+        let t = cell.end;
         match self.reach {
             Reach::Value { offset } => {
                 let t = t.saturating_add(offset);
@@ -92,10 +95,14 @@ impl Read {
                 let (from, to) = (t.saturating_add(lo), t.saturating_add(hi));
                 series.between(Some(from), to, usize::MAX).next().is_some()
             }
+            Reach::Event => {
+                let mut inside = series.between(Some(cell.start), cell.end, usize::MAX);
+                inside.next().is_some()
+            }
         }
     }
 
-    /// Where the read can have a value, given the range of the stream.
+    /// Which cells can have a value of the read, given the range of the stream: those that intersect the result.
     fn range(&self, of_stream: Option<Span>, run: Span) -> Option<Span> {
         let of_stream = of_stream?;
         let wide = i128::from;
@@ -107,11 +114,12 @@ impl Read {
                 nonempty(a - wide(offset), last - wide(offset))
             }
             Reach::Window { lo, hi } => nonempty(a - wide(hi), b - wide(lo) - 1),
+            Reach::Event => Some(of_stream),
         }
     }
 }
 
-/// The reads in the body of `this` that give its grid cells outside the run: not those in maps, which are evaluated at other
+/// The reads in the body of `this` that give its clock cells outside the run: not those in maps, which are evaluated at other
 /// instants, not those of `this` itself, and no windows that see events however far back.
 pub(crate) fn bounded_reads(program: &Program, this: StreamId, body: ExprId) -> Vec<Read> {
     let mut reads = Vec::new();
@@ -133,6 +141,7 @@ fn body_reads(program: &Program, root: ExprId, seen: &mut HashSet<ExprId>, reads
         } => Some(Reach::Hold { offset, max_age }),
         Expr::Reduce { window, .. } => match window.bounds {
             Bounds::Time { lo: Some(lo), hi } => Some(Reach::Window { lo, hi }),
+            Bounds::Event => Some(Reach::Event),
             Bounds::Time { lo: None, .. } | Bounds::Ordinal { .. } => None,
         },
         _ => None,
@@ -146,8 +155,8 @@ fn body_reads(program: &Program, root: ExprId, seen: &mut HashSet<ExprId>, reads
 
 fn clock_reads(clock: &Clock) -> Vec<Read> {
     match clock {
-        Clock::Every { .. } => Vec::new(),
-        Clock::At(stream) => vec![Read {
+        Clock::Every { .. } | Clock::Calendar(_) => Vec::new(),
+        Clock::At(stream) | Clock::Sessions { stream, .. } => vec![Read {
             stream: *stream,
             reach: Reach::Value { offset: 0 },
         }],

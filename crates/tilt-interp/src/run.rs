@@ -5,11 +5,12 @@ use std::{
     rc::Rc,
 };
 
-use tilt_ir::{Clock, DType, Input, Program, Span, Stream, StreamId, Temporal, verify};
+use tilt_ir::{DType, Input, Program, Span, Stream, StreamId, Temporal, verify};
 
 use crate::{
     Event, Functions, Inputs, Value,
-    clock::{Grid, Tick, event_ticks},
+    cells::Cells,
+    clock::{Tick, event_ticks},
     error::{DataError, QueryError, RunError},
     eval::Evaluator,
     events::{Row, check_overlap, check_rows, hull},
@@ -18,7 +19,7 @@ use crate::{
     value::Ordered,
 };
 
-/// How many cells a grid may have: seconds over two years, about 3 GB.
+/// How many cells a clock may have: seconds over two years, about 3 GB.
 const MAX_CELLS: u128 = 1 << 26;
 
 /// What a run may be told besides its inputs.
@@ -31,6 +32,12 @@ pub struct Options {
     /// The external functions.
     pub functions: Functions,
 }
+
+/// What is told now and then which share of a run's work is done, from 0 to 1, and says whether to go on.
+pub type Watch<'a> = &'a dyn Fn(f64) -> bool;
+
+/// Evaluations between two calls of a [`Watch`].
+const BETWEEN_CALLS: usize = 256;
 
 /// The output of a program, ordered by end. For keyed inputs these are the rows of [`run_keyed`] without their keys.
 ///
@@ -50,7 +57,7 @@ pub fn run_stream(
     options: &Options,
     stream: StreamId,
 ) -> Result<Vec<Event>, RunError> {
-    let rows = run_keys(program, inputs, options, stream)?;
+    let rows = run_keys(program, inputs, options, stream, &|_| true)?;
     Ok(rows.into_iter().map(|(_, event)| event).collect())
 }
 
@@ -64,14 +71,15 @@ pub fn run_keyed(
     inputs: &Inputs,
     options: &Options,
 ) -> Result<Vec<(Value, Event)>, RunError> {
-    run_keys(program, inputs, options, program.output)
+    run_keys(program, inputs, options, program.output, &|_| true)
 }
 
-fn run_keys(
+pub(crate) fn run_keys(
     program: &Program,
     inputs: &Inputs,
     options: &Options,
     target: StreamId,
+    watch: Watch,
 ) -> Result<Vec<(Value, Event)>, RunError> {
     verify(program).map_err(QueryError::Invalid)?;
     if !program.streams.contains(target) {
@@ -94,11 +102,14 @@ fn run_keys(
     }
     let keys = keys(&tables);
     let mut output = Vec::new();
-    for key in keys {
+    let count = keys.len() as f64;
+    for (number, key) in keys.into_iter().enumerate() {
+        let watch = |share: f64| watch((number as f64 + share) / count);
         let of_key = tables
             .iter()
             .map(|(id, table)| (*id, table.of_key(key.as_ref())));
-        let streams = evaluate(program, &needed, of_key.collect(), run, &options.functions)?;
+        let of_key = of_key.collect();
+        let streams = evaluate(program, &needed, of_key, run, &options.functions, &watch)?;
         let series = &streams[target];
         for position in series.events() {
             let Span { start, end } = series.timeline.interval(*position);
@@ -180,11 +191,7 @@ fn needed(program: &Program, target: StreamId) -> Vec<StreamId> {
             continue;
         }
         if let Stream::Temporal(temporal) = &program.streams[stream] {
-            match &temporal.clock {
-                Clock::OnChange(sources) => open.extend(sources.iter().map(|s| s.stream())),
-                Clock::At(stream) => open.push(*stream),
-                Clock::Every { .. } => {}
-            }
+            open.extend(temporal.clock.streams());
             program.walk(temporal.body, &mut |_, expr| open.extend(expr.stream()));
         }
     }
@@ -198,6 +205,7 @@ fn evaluate(
     inputs: Vec<(StreamId, Vec<Row>)>,
     run: Span,
     functions: &Functions,
+    watch: Watch,
 ) -> Result<Streams, RunError> {
     let mut streams = Streams::new(program.streams.len());
     for (id, rows) in inputs {
@@ -216,21 +224,21 @@ fn evaluate(
         .filter_map(|id| Some((*id, program.streams[*id].as_temporal()?)))
         .collect();
     let ranges = Ranges::new(program, needed, run);
-    let grids = grid_timelines(&temporals, &ranges)?;
-    for (id, temporal) in temporals {
-        let (timeline, ticks) = match temporal.clock {
-            Clock::Every { period, offset } => {
-                let grid = Grid::new(period, offset);
-                let timeline = grids.iter().find(|timeline| timeline.id == grid.id());
-                let timeline = Rc::clone(timeline.expect("every grid has a timeline"));
+    let grids = cell_timelines(program, &temporals, &ranges, run)?;
+    let count = temporals.len() as f64;
+    for (number, (id, temporal)) in temporals.into_iter().enumerate() {
+        let (timeline, ticks) = match Cells::of_clock(program, id, &temporal.clock) {
+            Some(cells) => {
+                let timeline = grids.iter().find(|timeline| timeline.id == cells.id());
+                let timeline = Rc::clone(timeline.expect("all cells have a timeline"));
                 let reads = bounded_reads(program, id, temporal.body);
-                let ticks = grid_ticks(&timeline, |cell: Span| {
+                let ticks = cell_ticks(&timeline, |cell: Span| {
                     (cell.start < run.end && cell.end > run.start)
-                        || reads.iter().any(|r| r.is_active(cell.end, &streams, run))
+                        || reads.iter().any(|r| r.is_active(cell, &streams, run))
                 });
                 (timeline, ticks)
             }
-            _ => event_ticks(program, id, temporal, &streams, run),
+            None => event_ticks(program, id, temporal, &streams, run),
         };
         streams.insert(id, Series::new(timeline));
         let evaluator = Evaluator {
@@ -239,7 +247,12 @@ fn evaluate(
             run_end: run.end,
             stream: id,
         };
-        for Tick { position, bound } in ticks {
+        let all = ticks.len() as f64;
+        for (tick, Tick { position, bound }) in ticks.into_iter().enumerate() {
+            let is_due = tick % BETWEEN_CALLS == 0;
+            if is_due && !watch((number as f64 + tick as f64 / all) / count) {
+                return Err(RunError::Stopped);
+            }
             let value = evaluator.value(temporal.body, position, &bound, &streams)?;
             streams[id].set(position, value);
         }
@@ -247,43 +260,53 @@ fn evaluate(
     Ok(streams)
 }
 
-/// One timeline for each grid, with all cells that any expression on it can have: positions are shared.
-fn grid_timelines(
+/// One timeline for each grid or calendar, with all cells that any expression on it can have: positions are shared.
+fn cell_timelines(
+    program: &Program,
     temporals: &[(StreamId, &Temporal)],
     ranges: &Ranges,
+    run: Span,
 ) -> Result<Vec<Rc<Timeline>>, RunError> {
-    let mut grids: Vec<(Grid, Vec<i128>)> = Vec::new();
+    let mut all: Vec<(Cells, Vec<i128>)> = Vec::new();
     for (id, temporal) in temporals {
-        let Clock::Every { period, offset } = temporal.clock else {
+        let Some(cells) = Cells::of_clock(program, *id, &temporal.clock) else {
             continue;
         };
-        let grid = Grid::new(period, offset);
-        let cells = grid.cells(ranges.of(*id));
-        let count = (cells.end - cells.start).unsigned_abs();
+        let stream = || temporal.name.clone();
+        let range = ranges.of(*id);
+        let numbers = cells
+            .numbers(Some(run))
+            .and_then(|_| cells.numbers(range))
+            .ok_or_else(|| QueryError::BeyondCalendar {
+                stream: stream(),
+                span: run,
+            })?;
+        let count = (numbers.end - numbers.start).unsigned_abs();
         if count > MAX_CELLS {
             return Err(QueryError::GridTooFine {
-                stream: temporal.name.clone(),
+                stream: stream(),
                 cells: count,
                 limit: MAX_CELLS,
             }
             .into());
         }
-        match grids.iter_mut().find(|(other, _)| *other == grid) {
-            Some((_, all)) => all.extend(cells),
-            None => grids.push((grid, cells.collect())),
+        match all.iter_mut().find(|(other, _)| other.id() == cells.id()) {
+            Some((_, known)) => known.extend(numbers),
+            None => all.push((cells, numbers.collect())),
         }
     }
-    let timeline = |(grid, mut cells): (Grid, Vec<i128>)| {
-        cells.sort_unstable();
-        cells.dedup();
-        let intervals = cells.into_iter().map(|number| grid.cell(number)).collect();
-        Timeline::new(grid.id(), intervals)
+    let timeline = |(cells, mut numbers): (Cells, Vec<i128>)| {
+        numbers.sort_unstable();
+        numbers.dedup();
+        let intervals = numbers.into_iter().filter_map(|number| cells.cell(number));
+        let intervals = intervals.collect();
+        Timeline::new(cells.id(), intervals)
     };
-    Ok(grids.into_iter().map(timeline).collect())
+    Ok(all.into_iter().map(timeline).collect())
 }
 
 /// The cells that an expression has. Nothing is bound.
-fn grid_ticks(timeline: &Timeline, has: impl Fn(Span) -> bool) -> Vec<Tick> {
+fn cell_ticks(timeline: &Timeline, has: impl Fn(Span) -> bool) -> Vec<Tick> {
     let tick = |position| Tick {
         position,
         bound: Vec::new(),

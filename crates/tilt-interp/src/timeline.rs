@@ -18,14 +18,14 @@ pub(crate) enum TimelineId {
     Input(StreamId),
     /// The cells of a grid; the offset lies in `0..period`.
     Grid { period: i64, offset: i64 },
-    /// The events of an `on` clock, named by the first stream that has it.
-    On(StreamId),
+    /// The events of an `on`, `calendar` or `sessions` clock, named by the first stream that has it.
+    Own(StreamId),
 }
 
 impl TimelineId {
     fn order(self) -> (bool, Option<StreamId>, i64, i64) {
         match self {
-            Self::Input(stream) | Self::On(stream) => (false, Some(stream), 0, 0),
+            Self::Input(stream) | Self::Own(stream) => (false, Some(stream), 0, 0),
             Self::Grid { period, offset } => (true, None, period, offset),
         }
     }
@@ -69,6 +69,10 @@ impl Timeline {
 
     pub(crate) fn len(&self) -> usize {
         self.intervals.len()
+    }
+
+    pub(crate) fn is_grid(&self) -> bool {
+        matches!(self.id, TimelineId::Grid { .. })
     }
 
     pub(crate) fn interval(&self, position: usize) -> Span {
@@ -203,7 +207,7 @@ mod tests {
 
     fn series(intervals: &[(i64, i64)]) -> Series {
         let intervals: Vec<Span> = intervals.iter().map(|(s, e)| Span::new(*s, *e)).collect();
-        let id = TimelineId::On(StreamId::new(0));
+        let id = TimelineId::Own(StreamId::new(0));
         let mut series = Series::new(Timeline::new(id, intervals.clone()));
         for position in 0..intervals.len() {
             series.set(position, Value::Int(position as i64));

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::{
-    expr::Expr,
+    expr::{Bounds, Expr},
     ids::{ExprId, StreamId},
     program::{Clock, Program, Source},
 };
@@ -11,7 +11,7 @@ use crate::{
 /// The clock that the body of stream `this` implies, or `None` where it must be written.
 ///
 /// 1. Element reads give `on` their sources in order of appearance, or `at ~x` if the only source is `~x[t]`.
-/// 2. With windows only, all over one stream: `at` that stream.
+/// 2. With windows only, all over one stream and none of them `[event]`: `at` that stream.
 /// 3. Otherwise there is none.
 ///
 /// Maps of reductions and reads of `this` itself do not count. Ids that name nothing are passed over.
@@ -19,6 +19,7 @@ pub fn default_clock(program: &Program, body: ExprId, this: Option<StreamId>) ->
     let mut sources: Vec<Source> = Vec::new();
     let mut listed: HashSet<Source> = HashSet::new();
     let mut windowed: Vec<StreamId> = Vec::new();
+    let mut by_event = false;
 
     let mut seen = HashSet::new();
     let mut pending = vec![body];
@@ -47,6 +48,7 @@ pub fn default_clock(program: &Program, body: ExprId, this: Option<StreamId>) ->
                 max_age,
             }),
             Expr::Reduce { window, .. } => {
+                by_event |= window.bounds == Bounds::Event;
                 if !windowed.contains(&window.stream) {
                     windowed.push(window.stream);
                 }
@@ -66,7 +68,8 @@ pub fn default_clock(program: &Program, body: ExprId, this: Option<StreamId>) ->
     }
 
     match (sources.as_slice(), windowed.as_slice()) {
-        ([Source::Value { stream, offset: 0 }], _) | ([], [stream]) => Some(Clock::At(*stream)),
+        ([Source::Value { stream, offset: 0 }], _) => Some(Clock::At(*stream)),
+        ([], [stream]) if !by_event => Some(Clock::At(*stream)),
         ([], _) => None,
         _ => Some(Clock::OnChange(sources)),
     }
@@ -135,6 +138,16 @@ mod tests {
             derived("reduce sum ~a[t-1s : t] - reduce sum ~b[t-1s : t]"),
             "none"
         );
+    }
+
+    #[test]
+    fn the_window_of_an_event_does_not_say_which_event() {
+        assert_eq!(derived("reduce sum ~a[event]"), "none");
+        assert_eq!(
+            derived("reduce sum ~a[event] + reduce sum ~a[t-1s : t]"),
+            "none"
+        );
+        assert_eq!(derived("~b[t] + reduce sum ~a[event]"), "at ~b");
     }
 
     #[test]

@@ -151,6 +151,9 @@ pub enum Bounds {
         /// Events from the current one, inclusive.
         hi: i64,
     },
+    /// `~x[event]`: events that intersect the interval `(start, end]` of the event that is being computed, in a map that of the
+    /// event the map is applied to.
+    Event,
 }
 
 /// Operators of one operand. Strict in φ.

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod build;
+mod calendar;
 mod clock;
 mod expr;
 mod ids;
@@ -18,6 +19,7 @@ mod types;
 mod typing;
 mod verify;
 
+pub use calendar::{Calendar, CalendarCells, CalendarError, CalendarUnit, Closed};
 pub use clock::default_clock;
 pub use expr::{
     Agg, BinaryOp, Bounds, Edge, Expr, Node, QuantileMethod, Ratio, TimePart, UnaryOp, Window,

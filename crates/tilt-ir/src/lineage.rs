@@ -82,7 +82,7 @@ pub struct Halo {
 pub struct Changes {
     /// Inputs whose events start or end there, in order of definition.
     pub inputs: Vec<StreamId>,
-    /// Whether grid points count too.
+    /// Whether grid points, or boundaries of a calendar, count too.
     pub grid: bool,
 }
 
@@ -189,18 +189,11 @@ fn longest(a: Reach, b: Reach) -> Reach {
 }
 
 fn changes_of(clock: &Clock, known: &[Changes]) -> Changes {
-    let streams: Vec<StreamId> = match clock {
-        Clock::Every { .. } => {
-            return Changes {
-                inputs: Vec::new(),
-                grid: true,
-            };
-        }
-        Clock::At(stream) => vec![*stream],
-        Clock::OnChange(sources) => sources.iter().map(|s| s.stream()).collect(),
+    let mut all = Changes {
+        inputs: Vec::new(),
+        grid: clock.has_cells(),
     };
-    let mut all = Changes::default();
-    for stream in streams {
+    for stream in clock.streams() {
         let changes = &known[stream.index()];
         all.inputs.extend(&changes.inputs);
         all.grid |= changes.grid;
@@ -292,6 +285,8 @@ struct Place {
     aligned: Option<Timeline>,
     /// The stream being defined.
     this: StreamId,
+    /// The stream of the event that ends at `T`: the one being defined, or the one a map is applied to.
+    event: StreamId,
 }
 
 struct Resolver<'a> {
@@ -340,7 +335,11 @@ impl Resolver<'_> {
     fn evaluated(&self, id: StreamId, temporal: &Temporal, aligned: Option<Timeline>) -> Extents {
         let mut extents = Extents::new();
         self.clock(&temporal.clock, temporal.body, aligned, &mut extents);
-        let place = Place { aligned, this: id };
+        let place = Place {
+            aligned,
+            this: id,
+            event: id,
+        };
         self.expr(temporal.body, place, &mut extents);
         if self.reads_itself(id, temporal.body) {
             extents = each(&extents, |e| Extent { lo: None, ..e });
@@ -369,7 +368,12 @@ impl Resolver<'_> {
     /// What the start and end of an event of the clock depend on.
     fn clock(&self, clock: &Clock, body: ExprId, aligned: Option<Timeline>, into: &mut Extents) {
         match clock {
-            Clock::Every { .. } => {}
+            Clock::Every { .. } | Clock::Calendar(_) => {}
+            Clock::Sessions { stream, gap, .. } => {
+                // Where a session begins depends on all events before it; that it ends, on the gap after it.
+                let inside = &self.inside[stream.index()];
+                add_all(into, each(inside, |e| e.moved(None, Some(*gap))));
+            }
             Clock::At(stream) => {
                 let extents = match aligned {
                     Some(_) => &self.at_end,
@@ -450,7 +454,11 @@ impl Resolver<'_> {
             // What a map reads beside it, it reads at the ends of earlier events; how early does not matter.
             Expr::Reduce { map: Some(map), .. } if reads_itself => {
                 let aligned = Some(self.timelines.of(place.this));
-                let in_map = Place { aligned, ..place };
+                let in_map = Place {
+                    aligned,
+                    event: place.this,
+                    ..place
+                };
                 self.expr(*map, in_map, into);
             }
             _ if reads_itself => {}
@@ -490,13 +498,15 @@ impl Resolver<'_> {
                     let in_map = Place {
                         aligned: Some(timeline),
                         this: place.this,
+                        event: stream,
                     };
                     self.expr(*map, in_map, &mut mapped);
                 }
+                let bounds = self.bounds_in_time(window.bounds, place);
                 // At the end of an event, those that intersect a window up to there have ended as well.
                 let ended = place.aligned == Some(timeline) && !self.timelines.is_bag(timeline);
                 if ended
-                    && let Bounds::Ordinal { lo, hi } = window.bounds
+                    && let Bounds::Ordinal { lo, hi } = bounds
                     && hi <= 0
                 {
                     add_all(&mut mapped, self.at_end[stream.index()].clone());
@@ -504,7 +514,7 @@ impl Resolver<'_> {
                     return;
                 }
                 if ended
-                    && let Bounds::Time { lo, hi } = window.bounds
+                    && let Bounds::Time { lo, hi } = bounds
                     && hi <= 0
                 {
                     let hi = self
@@ -533,7 +543,8 @@ impl Resolver<'_> {
                         each(&mapped, |e| e.union(e.moved(Some(0), stretch))),
                     );
                 }
-                let read = match window.bounds {
+                let read = match bounds {
+                    Bounds::Event => unreachable!("a window of an event is one in time"),
                     Bounds::Time { lo, hi } => each(&element, |e| e.moved(lo, Some(hi))),
                     Bounds::Ordinal { lo, hi } => {
                         let element = self.unordered(stream, &element);
@@ -547,6 +558,17 @@ impl Resolver<'_> {
                 add_all(into, read);
             }
             _ => expr.for_each_operand(|operand| self.expr(operand, place, into)),
+        }
+    }
+
+    /// The bounds of a window, those of an event as far as it can last.
+    fn bounds_in_time(&self, bounds: Bounds, place: Place) -> Bounds {
+        match bounds {
+            Bounds::Event => Bounds::Time {
+                lo: self.stretch(place.event).map(|stretch| -1 - stretch),
+                hi: 0,
+            },
+            bounds => bounds,
         }
     }
 
@@ -664,7 +686,7 @@ pub(crate) fn is_steady(
 ) -> bool {
     let at;
     let sources: &[Source] = match clock {
-        Clock::Every { .. } => return false,
+        Clock::Every { .. } | Clock::Calendar(_) | Clock::Sessions { .. } => return false,
         Clock::At(stream) => {
             at = [Source::Value {
                 stream: *stream,

@@ -15,7 +15,12 @@ use crate::{
 pub fn is_strict(program: &Program, root: ExprId) -> bool {
     strict_in(program, root, &|_, expr| match expr {
         Expr::At { .. } | Expr::Hold { .. } | Expr::Prev { .. } | Expr::Edge { .. } => true,
-        Expr::Reduce { window, .. } => matches!(window.bounds, Bounds::Time { lo: Some(_), .. }),
+        Expr::Reduce { window, .. } => {
+            matches!(
+                window.bounds,
+                Bounds::Time { lo: Some(_), .. } | Bounds::Event
+            )
+        }
         _ => false,
     })
 }
@@ -153,8 +158,9 @@ impl Totality {
                         Clock::OnChange(sources) => {
                             sources.iter().any(|s| this.is_total(s.stream()))
                         }
-                        // A grid's cells are limited by the range of each stream on it.
-                        Clock::Every { .. } => false,
+                        // Cells are limited by the range of each stream on them, and at the end of a session nothing is
+                        // known to have a value.
+                        Clock::Every { .. } | Clock::Calendar(_) | Clock::Sessions { .. } => false,
                     };
                     let here = Here::of_clock(timelines, &temporal.clock);
                     present
@@ -187,7 +193,7 @@ impl Here {
                 [Source::Value { stream, offset: 0 }] => Some(stream),
                 _ => None,
             },
-            Clock::Every { .. } => None,
+            Clock::Every { .. } | Clock::Calendar(_) | Clock::Sessions { .. } => None,
         };
         let timeline = match clock {
             Clock::Every { .. } => None,
@@ -244,6 +250,7 @@ impl NeverNull<'_> {
                 let holds_current = match window.bounds {
                     Bounds::Time { lo, hi } => lo.is_none_or(|lo| lo < 0) && hi >= 0,
                     Bounds::Ordinal { lo, hi } => lo.is_none_or(|lo| lo < 0) && hi >= 0,
+                    Bounds::Event => true,
                 };
                 holds_current
                     && self.is_present(window.stream)

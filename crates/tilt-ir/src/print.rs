@@ -6,6 +6,7 @@
 use std::{collections::HashSet, fmt};
 
 use crate::{
+    calendar::{Calendar, Closed},
     expr::{Agg, BinaryOp, Bounds, Edge, Expr, QuantileMethod, UnaryOp, Window},
     ids::{ExprId, Id, StreamId, VarId},
     lex::{quote_name, quote_text},
@@ -46,7 +47,7 @@ impl Program {
         printer.out
     }
 
-    /// A clock as it stands after `t`: `at ~x`, `on ~x[t], ~y[t-5s]`, `every 10s`.
+    /// A clock as it stands after `t`: `at ~x`, `on ~x[t], ~y[t-5s]`, `every 10s`, `sessions ~x gap 30m`.
     pub fn clock_text(&self, clock: &Clock) -> String {
         match clock {
             Clock::At(stream) => format!("at {}", self.stream_ref(*stream)),
@@ -60,7 +61,30 @@ impl Program {
                 self.duration_text(*period),
                 self.duration_text(*offset)
             ),
+            Clock::Calendar(calendar) => self.calendar_text(calendar),
+            Clock::Sessions { stream, gap, max } => {
+                let mut text = format!("sessions {}", self.stream_ref(*stream));
+                text.push_str(&format!(" gap {}", self.duration_text(*gap)));
+                if let Some(max) = max {
+                    text.push_str(&format!(" max {}", self.duration_text(*max)));
+                }
+                text
+            }
         }
+    }
+
+    fn calendar_text(&self, calendar: &Calendar) -> String {
+        let mut text = format!("calendar {calendar}");
+        if let Some(zone) = &calendar.zone {
+            text.push_str(&format!(" tz {}", quote_text(zone)));
+        }
+        if calendar.offset != 0 {
+            text.push_str(&format!(" offset {}", self.duration_text(calendar.offset)));
+        }
+        if calendar.closed == Closed::Left {
+            text.push_str(" closed left");
+        }
+        text
     }
 
     fn source_text(&self, source: Source) -> String {
@@ -114,6 +138,7 @@ impl Program {
         let (lo, hi) = match window.bounds {
             Bounds::Time { lo, hi } => (lo.map(|lo| self.instant_text(lo)), self.instant_text(hi)),
             Bounds::Ordinal { lo, hi } => (lo.map(ordinal_text), ordinal_text(hi)),
+            Bounds::Event => return format!("{}[event]", self.stream_ref(window.stream)),
         };
         let lo = lo.as_deref().unwrap_or("-inf");
         format!("{}[{lo} : {hi}]", self.stream_ref(window.stream))

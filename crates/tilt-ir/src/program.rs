@@ -1,6 +1,7 @@
 //! Programs: inputs, temporal expressions and what they declare.
 
 use crate::{
+    calendar::Calendar,
     expr::{Expr, Node},
     ids::{Arena, ExprId, FuncId, ReducerId, StreamId, VarId},
     time::Unit,
@@ -114,6 +115,33 @@ pub enum Clock {
         /// One of the grid points.
         offset: i64,
     },
+    /// Every cell of a calendar.
+    Calendar(Calendar),
+    /// `sessions ~x gap g max m`: an interval for each run of events of `~x` without a longer pause.
+    Sessions {
+        /// Whose events.
+        stream: StreamId,
+        /// An event that starts less than this many ticks after the latest end of a session belongs to it. Positive.
+        gap: i64,
+        /// How many ticks a session may last; an event that would make it longer begins another one. Positive.
+        max: Option<i64>,
+    },
+}
+
+impl Clock {
+    /// The streams whose events the clock looks at, as often as it names them.
+    pub fn streams(&self) -> Vec<StreamId> {
+        match self {
+            Self::OnChange(sources) => sources.iter().map(|s| s.stream()).collect(),
+            Self::At(stream) | Self::Sessions { stream, .. } => vec![*stream],
+            Self::Every { .. } | Self::Calendar(_) => Vec::new(),
+        }
+    }
+
+    /// Whether the events are cells of time, which exist in the whole run and outside of it where the body reads a value.
+    pub fn has_cells(&self) -> bool {
+        matches!(self, Self::Every { .. } | Self::Calendar(_))
+    }
 }
 
 /// Something whose changes drive an [`OnChange`](Clock::OnChange) clock.

@@ -20,8 +20,8 @@ pub enum Timeline {
         /// The least grid point that is not negative.
         offset: i64,
     },
-    /// The events of an `on` clock that joins several timelines or shifts one, named by the first stream on it. Equal clocks
-    /// have equal events.
+    /// The events of a clock of sessions or of a calendar, or of an `on` clock that joins several timelines or shifts one, named by
+    /// the first stream on it. Equal clocks have equal events.
     Own(StreamId),
 }
 
@@ -106,6 +106,7 @@ impl Timelines {
                 let first = timelines.next()??;
                 timelines.all(|other| other == Some(first)).then_some(first)
             }
+            Clock::Calendar(_) | Clock::Sessions { .. } => None,
         }
     }
 
@@ -123,21 +124,41 @@ impl Timelines {
                     SpanRule::UntilNext | SpanRule::Interval => None,
                 },
             },
-            (_, Stream::Temporal(temporal)) => {
-                let Clock::OnChange(sources) = &temporal.clock else {
-                    unreachable!("only `on` clocks make a timeline of their own")
-                };
-                // An event ends no later than any choice it is made of, and at least one is.
-                let lengths = sources.iter().map(|s| self.source_stretch(*s));
-                Facts {
-                    bag: sources.iter().any(
-                        |s| matches!(s, Source::Value { stream, .. } if self.is_bag(self.of(*stream))),
-                    ),
-                    stretch: lengths
-                        .reduce(|a, b| a.zip(b).map(|(a, b)| a.max(b)))
-                        .flatten(),
+            (_, Stream::Temporal(temporal)) => match &temporal.clock {
+                Clock::OnChange(sources) => {
+                    // An event ends no later than any choice it is made of, and at least one is.
+                    let lengths = sources.iter().map(|s| self.source_stretch(*s));
+                    Facts {
+                        bag: sources.iter().any(
+                            |s| matches!(s, Source::Value { stream, .. } if self.is_bag(self.of(*stream))),
+                        ),
+                        stretch: lengths
+                            .reduce(|a, b| a.zip(b).map(|(a, b)| a.max(b)))
+                            .flatten(),
+                    }
                 }
-            }
+                Clock::Calendar(calendar) => {
+                    let cells = calendar.cells(program.unit).ok();
+                    Facts {
+                        bag: false,
+                        stretch: cells.and_then(|cells| Some(cells.longest()? - 1)),
+                    }
+                }
+                Clock::Sessions { stream, max, .. } => {
+                    let source = self.of(*stream);
+                    // Only an event that is too long by itself makes a session longer than it may be. Where a session is full, what
+                    // overlaps with it begins another one; points that coincide do not make it longer.
+                    let longest = max.zip(self.stretch(source));
+                    let points = self.stretch(source) == Some(0);
+                    Facts {
+                        bag: self.is_bag(source) && max.is_some() && !points,
+                        stretch: longest.map(|(max, stretch)| stretch.max(max - 1)),
+                    }
+                }
+                Clock::At(_) | Clock::Every { .. } => {
+                    unreachable!("these clocks tick on timelines of others")
+                }
+            },
         }
     }
 

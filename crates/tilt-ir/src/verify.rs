@@ -11,7 +11,7 @@
 //! | [`Rule::Recurrence`] | a stream reads itself strictly in the past, and neither its clock nor a map reads it |
 //! | [`Rule::Scope`] | a variable is read only inside the `let` or the parameter list that binds it, and is bound once on the way |
 //! | [`Rule::Window`] | a window's lower bound is below its upper bound |
-//! | [`Rule::Clock`] | a period is positive, an `on` clock has sources and none of them twice |
+//! | [`Rule::Clock`] | a period is positive, an `on` clock has sources and none of them twice, a calendar has a zone, a length and a unit of seconds |
 //! | [`Rule::Instant`] | offsets, bounds, ages, periods and spans are within ±2^62 ticks; ages and spans are positive |
 //! | [`Rule::Agg`] | a quantile lies in `[0, 1]`, a smoothing factor in `(0, 1]`, `k` is at least one |
 //! | [`Rule::Input`] | an input has a type that data can have, a unit that converts to the query's, and a key that is a scalar field of its record |
@@ -216,14 +216,8 @@ impl<'a> Verifier<'a> {
                 continue;
             };
             self.place = format!("~{}", temporal.name);
-            let clock_ok = match &temporal.clock {
-                Clock::At(stream) => program.streams.contains(*stream),
-                Clock::OnChange(sources) => {
-                    sources.iter().all(|s| program.streams.contains(s.stream()))
-                }
-                Clock::Every { .. } => true,
-            };
-            if !clock_ok {
+            let mut streams = temporal.clock.streams().into_iter();
+            if streams.any(|stream| !program.streams.contains(stream)) {
                 self.report(Rule::Ids, "the clock names a stream that does not exist");
             }
             if !program.exprs.contains(temporal.body) {
@@ -387,6 +381,22 @@ impl<'a> Verifier<'a> {
                 self.instant("the period", *period);
                 self.instant("the offset", *offset);
             }
+            Clock::Calendar(calendar) => {
+                if calendar.count == 0 {
+                    self.report(Rule::Clock, "a cell of a calendar has at least one unit");
+                }
+                self.instant("the offset", calendar.offset);
+                if let Err(error) = calendar.cells(self.program.unit) {
+                    self.report(Rule::Clock, error.to_string());
+                }
+            }
+            Clock::Sessions { stream, gap, max } => {
+                self.clock_stream(id, *stream);
+                self.positive("the gap", *gap);
+                if let Some(max) = max {
+                    self.positive("the longest session", *max);
+                }
+            }
             Clock::OnChange(sources) => {
                 if sources.is_empty() {
                     self.report(Rule::Clock, "an `on` clock needs at least one source");
@@ -528,7 +538,9 @@ impl<'a> Verifier<'a> {
     }
 
     fn bounds(&mut self, expr: Option<ExprId>, bounds: Bounds) {
-        let (Bounds::Time { lo, hi } | Bounds::Ordinal { lo, hi }) = bounds;
+        let (Bounds::Time { lo, hi } | Bounds::Ordinal { lo, hi }) = bounds else {
+            return;
+        };
         if lo.is_some_and(|lo| lo >= hi) {
             let message = "the window is empty: its lower bound must be below its upper bound";
             match expr {
@@ -669,8 +681,7 @@ fn reads_the_past(expr: &Expr) -> bool {
         }
         Expr::Prev { n, .. } => *n > 0,
         Expr::Reduce { window, .. } => {
-            let (Bounds::Time { hi, .. } | Bounds::Ordinal { hi, .. }) = window.bounds;
-            hi < 0
+            matches!(window.bounds, Bounds::Time { hi, .. } | Bounds::Ordinal { hi, .. } if hi < 0)
         }
         _ => true,
     }

@@ -109,7 +109,11 @@ pub(crate) fn run_error(error: &tilt::Error) -> PyErr {
         Run(RunError::Data(rows)) => rows_error(rows),
         Run(RunError::Buffer(_)) => schema_error(error, None, None),
         Run(RunError::Internal(_)) | Internal(_) => InternalError::new_err(error.to_string()),
-        Cancelled { .. } => TiltError::new_err(arguments(error, None, None)),
+        Cancelled { .. } | Memory { .. } | Run(RunError::Stopped) => {
+            TiltError::new_err(arguments(error, None, None))
+        }
+        Whole { .. } => query_error(error),
+        Source { .. } => schema_error(error, None, None),
     }
 }
 

@@ -1,11 +1,17 @@
 //! Compiled queries.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use pyo3::{exceptions::PyValueError, prelude::*};
 use tilt::{
-    Backend, Compiled, RunOptions,
-    data::Layout,
+    Backend, Cancel, Compiled, RunOptions,
+    data::{Layout, SnapshotBuffer},
     ir::{self, Span},
 };
 
@@ -45,8 +51,8 @@ impl Query {
         Ok(Self { program, compiled })
     }
 
-    /// Runs the query. `progress` is called about twenty times a second, on the calling thread, with the share of the work that is done, if that is
-    /// known; an exception of it ends the run.
+    /// Runs the query. `progress` is called about twenty times a second, on the calling thread, with the share of the work that is
+    /// done; an exception of it ends the run.
     #[pyo3(signature = (inputs, *, threads=None, span=None, part=None, backend=None, functions=None, layout=None, progress=None))]
     #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
     fn run(
@@ -81,18 +87,54 @@ impl Query {
             .map(|(name, input)| (name, input.get().clone()));
         let inputs: BTreeMap<String, Input> = inputs.collect();
         let compiled = self.compiled.clone();
+        let cancel = Cancel::new();
+        options = options.cancel(cancel.clone());
+        let done = Arc::new(AtomicU64::new(0));
+        if progress.is_some() {
+            let done = Arc::clone(&done);
+            options = options.progress(move |progress| {
+                done.store(progress.done.to_bits(), Ordering::Relaxed);
+            });
+        }
         let work = move || run(&compiled, &inputs, &options, layout);
         let tick = |py: Python<'_>| {
-            let share: Option<f64> = None;
+            let share = f64::from_bits(done.load(Ordering::Relaxed));
             progress
                 .as_ref()
                 .map_or(Ok(()), |call| call.call1(py, (share,)).map(drop))
         };
-        let result = watched(py, work, tick, || ())?;
+        let result = watched(py, work, tick, || cancel.cancel())?;
         match calls.raised() {
             Some(raised) => Err(raised),
             None => result,
         }
+    }
+
+    /// Runs the query and gives the plan with what was measured.
+    #[pyo3(signature = (inputs, *, threads=None))]
+    fn analyze(
+        &self,
+        py: Python<'_>,
+        inputs: HashMap<String, Py<Input>>,
+        threads: Option<usize>,
+    ) -> PyResult<String> {
+        let inputs = inputs
+            .into_iter()
+            .map(|(name, input)| (name, input.get().clone()));
+        let inputs: BTreeMap<String, Input> = inputs.collect();
+        let cancel = Cancel::new();
+        let mut options = RunOptions::default().cancel(cancel.clone());
+        if let Some(threads) = threads {
+            options = options.threads(threads);
+        }
+        let compiled = self.compiled.clone();
+        let work = move || {
+            let buffers = read(&compiled, &inputs)?;
+            let analyzed = compiled.analyze(&buffers, &options);
+            analyzed.map_err(|error| run_error(&error))
+        };
+        let (_, text) = watched(py, work, |_| Ok(()), || cancel.cancel())??;
+        Ok(text)
     }
 
     /// The program as given, after all passes, as stages and loops, as LLVM IR or as assembly.
@@ -130,6 +172,21 @@ fn run(
     options: &RunOptions,
     layout: Layout,
 ) -> PyResult<Table> {
+    let buffers = read(compiled, inputs)?;
+    let output = compiled
+        .run(&buffers, options)
+        .map_err(|error| run_error(&error))?;
+    let rows = output
+        .to_record_batch(layout)
+        .map_err(|error| data_error(&error))?;
+    Ok(Table::of_batch(rows))
+}
+
+/// The rows of all inputs.
+fn read(
+    compiled: &Compiled,
+    inputs: &BTreeMap<String, Input>,
+) -> PyResult<BTreeMap<String, SnapshotBuffer>> {
     let program = compiled.program();
     let mut buffers = BTreeMap::new();
     for (_, declared) in program.inputs() {
@@ -138,13 +195,7 @@ fn run(
             buffers.insert(declared.name.clone(), input.read(declared, program.unit)?);
         }
     }
-    let output = compiled
-        .run(&buffers, options)
-        .map_err(|error| run_error(&error))?;
-    let rows = output
-        .to_record_batch(layout)
-        .map_err(|error| data_error(&error))?;
-    Ok(Table::of_batch(rows))
+    Ok(buffers)
 }
 
 fn parse_backend(name: &str) -> PyResult<Backend> {

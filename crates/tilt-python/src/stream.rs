@@ -27,6 +27,7 @@
 //! - signals: `recur(function, dtype="f64", initial=None)` calls `function` once with the stream itself, `lfilter(b, a)`, `ewm_by_time(half_life)`,
 //!   `peaks(min_distance, threshold=None)`.
 //! - `window(lo, hi)`: the events of `(t+lo, t+hi]`, by time or (`"-3i"`, `"0i"`) by count; `lo=None` reaches back to the beginning. `samples(n)`: the last `n` samples.
+//!   `calendar("1mo", zone=None)`: the cells of a calendar, closed on the left; `sessions(gap, max=None)`; `during(other)`: the intervals of another stream's events.
 //!
 //! **`Window`**: `closed("right" | "left" | "both" | "none")`, `min_samples(n)`, `every(period, offset=None)` (tumbling and hopping), `each_nth(n)` (count windows with a step),
 //! `map(function)` gives each event another value, `prevailing()` holds every value until the next. `reduce(name, *parameters)`: every reduction of `docs/ir.md`;
@@ -464,6 +465,21 @@ impl Stream {
 
     fn samples(&self, n: u32) -> Window {
         self.frame(self.0.samples(n))
+    }
+
+    #[pyo3(signature = (length, zone=None))]
+    fn calendar(&self, length: &str, zone: Option<&str>) -> Window {
+        self.frame(self.0.calendar(length, zone))
+    }
+
+    #[pyo3(signature = (gap, max=None))]
+    fn sessions(&self, gap: &Bound<'_, PyAny>, max: Option<&Bound<'_, PyAny>>) -> PyResult<Window> {
+        let (gap, max) = (length(gap)?, max.map(length).transpose()?);
+        Ok(self.frame(self.0.sessions(gap, max)))
+    }
+
+    fn during(&self, other: &Self) -> Window {
+        self.frame(self.0.during(&other.0))
     }
 
     fn __repr__(&self) -> String {

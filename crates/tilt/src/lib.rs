@@ -62,7 +62,8 @@
 //! ```
 //!
 //! [`Query`] is a verified program, [`Compiled`] its machine code, shared by clones and threads; [`RunOptions`] says over which part of the timeline and on
-//! how many threads it runs. `examples/service.rs` embeds a query in a service.
+//! how many threads it runs, and can cancel and watch it. [`Compiled::stream`] runs on input that arrives in chunks,
+//! [`Compiled::analyze`] tells what a run did. `examples/service.rs` embeds a query in a service.
 //!
 //! | module | subject |
 //! |---|---|
@@ -74,7 +75,10 @@
 
 pub use tilt_data as data;
 pub use tilt_data::arrow;
-pub use tilt_exec::{Backend, Compiled, Error, Query, RunOptions, forget_compiled};
+pub use tilt_exec::{
+    Backend, Cancel, Compiled, Error, Progress, Query, RunOptions, StageStats, Stats, StreamRun,
+    forget_compiled,
+};
 pub use tilt_interp as interp;
 pub use tilt_ir as ir;
 pub use tilt_ir::build::{self, BuildError, Stream, Window};

@@ -5,13 +5,15 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`body`] | instructions of the loop IR |
+//! | [`body`], [`divide`] | instructions of the loop IR |
 //! | [`memory`] | reading columns |
-//! | [`store`], [`scan`], [`fold`] | the loop around a body, for each kind of sink |
+//! | [`store`], [`scan`], [`fold`], [`panes`] | the loop around a body, for each kind of sink |
 
 mod body;
+mod divide;
 mod fold;
 mod memory;
+mod panes;
 mod scan;
 mod store;
 
@@ -24,9 +26,22 @@ use tilt_ir::Id;
 
 use crate::lir::{Imm, Inst, LANES, Lanes, Loop, Sink, Ty};
 
-/// The module of `loops`, the `i`-th of them being the function [`symbol`]`(i, ..)`. `checked` asserts that every element lies in its column.
-pub(super) fn module(loops: &[Loop], checked: bool) -> String {
+/// What code is generated with.
+#[derive(Clone, Copy)]
+pub(super) struct Flavour {
+    /// Asserts that every element lies in its column.
+    pub(super) checked: bool,
+    /// The CPU multiplies and adds with one rounding.
+    pub(super) fuses: bool,
+}
+
+/// The module of `loops`, the `i`-th of them being the function [`symbol`]`(i, ..)`.
+pub(super) fn module(loops: &[Loop], flavour: Flavour) -> String {
+    let checked = flavour.checked;
     let mut out = String::from(PRELUDE);
+    if flavour.fuses {
+        out.push_str(divide::QUOTIENT);
+    }
     for declaration in declarations(loops) {
         let _ = writeln!(out, "{declaration}");
     }
@@ -34,7 +49,7 @@ pub(super) fn module(loops: &[Loop], checked: bool) -> String {
         if checked {
             let _ = writeln!(out, "{}", name_constant(index, &lp.name));
         }
-        out.push_str(&Emitter::new(lp, index, checked).kernel());
+        out.push_str(&Emitter::new(lp, index, flavour).kernel());
     }
     out
 }
@@ -166,6 +181,7 @@ struct Emitter<'a> {
     /// The position in the module.
     index: usize,
     checked: bool,
+    fuses: bool,
     /// Scans and folds compute groups of eight whatever the loop says.
     lanes: Lanes,
     text: String,
@@ -174,15 +190,16 @@ struct Emitter<'a> {
 }
 
 impl<'a> Emitter<'a> {
-    fn new(lp: &'a Loop, index: usize, checked: bool) -> Self {
+    fn new(lp: &'a Loop, index: usize, Flavour { checked, fuses }: Flavour) -> Self {
         let lanes = match lp.sink {
             Sink::Store { .. } => lp.lanes,
-            Sink::Scan { .. } | Sink::Fold { .. } => Lanes::Eight,
+            Sink::Scan { .. } | Sink::Fold { .. } | Sink::Panes { .. } => Lanes::Eight,
         };
         Self {
             lp,
             index,
             checked,
+            fuses,
             lanes,
             text: String::new(),
             named: 0,
@@ -203,6 +220,7 @@ impl<'a> Emitter<'a> {
             },
             Sink::Scan { slots, backward } => self.scan(slots, *backward),
             Sink::Fold { slots, backward } => self.fold(slots, *backward),
+            Sink::Panes { slots, every } => self.panes(slots, *every),
         }
         self.line("  ret void\n}");
         self.text

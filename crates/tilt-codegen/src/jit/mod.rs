@@ -82,7 +82,7 @@ impl Level {
     fn passes(self) -> &'static str {
         match self {
             Self::Fast => {
-                "function(early-cse,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),early-cse)"
+                "always-inline,function(early-cse,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),early-cse)"
             }
             Self::Full => "default<O3>",
         }
@@ -125,7 +125,14 @@ pub fn compile(loops: &[Loop], options: &Options) -> Result<Module, JitError> {
 
 /// LLVM IR of loops, before any pass.
 pub fn llvm_ir(loops: &[Loop], options: &Options) -> String {
-    emit::module(loops, options.checked)
+    emit::module(loops, flavour(*options, Cpu::host()))
+}
+
+fn flavour(options: Options, cpu: &Cpu) -> emit::Flavour {
+    emit::Flavour {
+        checked: options.checked,
+        fuses: cpu.fuses(),
+    }
 }
 
 /// Assembly of loops for this host.
@@ -186,7 +193,7 @@ fn generate(
 ) -> Result<Vec<u8>, JitError> {
     let machine = target::machine(cpu, OptimizationLevel::Aggressive)?;
     let invalid = |error: inkwell::support::LLVMString| JitError::Verify(error.to_string());
-    let text = emit::module(loops, options.checked);
+    let text = emit::module(loops, flavour(options, cpu));
     let context = Context::create();
     let buffer = MemoryBuffer::create_from_memory_range_copy(text.as_bytes(), "tilt");
     let module = context.create_module_from_ir(buffer).map_err(invalid)?;

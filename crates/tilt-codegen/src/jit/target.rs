@@ -36,6 +36,12 @@ impl Cpu {
         }
     }
 
+    /// Whether it multiplies and adds with one rounding, in one instruction.
+    pub(super) fn fuses(&self) -> bool {
+        let promises = matches!(self.name.as_str(), "x86-64-v3" | "x86-64-v4");
+        cfg!(target_arch = "aarch64") || promises || self.features.split(',').any(|f| f == "+fma")
+    }
+
     fn detect() -> Self {
         let name = TargetMachine::get_host_cpu_name();
         let features = TargetMachine::get_host_cpu_features();

@@ -1,6 +1,8 @@
 //! Kernels against plain computations in Rust.
 
 mod cache;
+mod derived;
+mod guards;
 mod harness;
 mod reductions;
 mod speed;

@@ -37,6 +37,7 @@ pub unsafe fn interpret(l: &Loop, args: *const Args) {
         Sink::Store { columns, .. } => machine.store_rows(columns),
         Sink::Scan { slots, backward } => machine.scan(slots, *backward),
         Sink::Fold { slots, backward } => machine.fold(slots, *backward),
+        Sink::Panes { slots, every } => machine.panes(slots, i64::from(*every)),
     }
 }
 
@@ -101,6 +102,15 @@ impl Machine<'_> {
             let mut totals: Vec<_> = slots.iter().map(|s| self.neutral(*s)).collect();
             self.combine_rows(slots, in_order(rows, backward), &mut totals, |_, _, _| {});
             self.write_row(range, &totals);
+        }
+    }
+
+    fn panes(&mut self, slots: &[Slot], every: i64) {
+        for pane in 0..self.args.rows as i64 {
+            let mut totals: Vec<_> = slots.iter().map(|s| self.neutral(*s)).collect();
+            let rows = pane * every..(pane + 1) * every;
+            self.combine_rows(slots, rows, &mut totals, |_, _, _| {});
+            self.write_row(pane, &totals);
         }
     }
 

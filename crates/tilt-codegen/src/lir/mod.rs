@@ -22,6 +22,7 @@
 //! `scan` and `fold` combine rows in the order that `docs/ir.md` gives to sums: rows in groups of eight, each a balanced tree, groups from first to last
 //! (from last to first when going backward). A row that must not count holds the operation's neutral element.
 
+mod derive;
 mod interp;
 mod parse;
 mod print;
@@ -266,6 +267,28 @@ pub enum Inst {
     Call(Function, Vec<ValueId>),
 }
 
+impl Inst {
+    /// Replaces every operand.
+    pub(crate) fn map_operands(&mut self, mut with: impl FnMut(ValueId) -> ValueId) {
+        match self {
+            Self::Const(_) | Self::Param(_) | Self::Row | Self::Load(_) | Self::Valid(_) => {}
+            Self::Lookup(_, a) | Self::Unary(_, a) | Self::Convert(a) | Self::Bits(a) => {
+                *a = with(*a);
+            }
+            Self::Binary(_, a, b) | Self::Compare(_, a, b) => {
+                *a = with(*a);
+                *b = with(*b);
+            }
+            Self::Select(a, b, c) => {
+                *a = with(*a);
+                *b = with(*b);
+                *c = with(*c);
+            }
+            Self::Call(_, args) => args.iter_mut().for_each(|a| *a = with(*a)),
+        }
+    }
+}
+
 /// Instructions of one operand.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs)]
@@ -358,7 +381,17 @@ pub enum Sink {
         /// Groups are counted from the end of a range.
         backward: bool,
     },
+    /// Element `r` of column `k` gets slot `k` combined over the rows from `r·every` to before `(r+1)·every`.
+    Panes {
+        /// What is combined, integers.
+        slots: Vec<Slot>,
+        /// The rows of a pane, a power of two from 2 to [`LONGEST_PANE`].
+        every: u32,
+    },
 }
+
+/// The most rows of a pane: longer ones are folded as ranges at no loss.
+pub const LONGEST_PANE: u32 = 16;
 
 /// A stored column.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -423,7 +456,7 @@ impl Loop {
     pub fn targets(&self) -> Vec<Ty> {
         match &self.sink {
             Sink::Store { columns, .. } => columns.iter().map(|c| self.ty(c.value)).collect(),
-            Sink::Scan { slots, .. } | Sink::Fold { slots, .. } => {
+            Sink::Scan { slots, .. } | Sink::Fold { slots, .. } | Sink::Panes { slots, .. } => {
                 slots.iter().map(|s| self.ty(s.value)).collect()
             }
         }

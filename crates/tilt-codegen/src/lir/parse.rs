@@ -239,8 +239,12 @@ impl Parser<'_> {
         } else if self.eat("fold") {
             let (slots, backward) = self.slots()?;
             Ok(Sink::Fold { slots, backward })
+        } else if self.eat("panes") {
+            let every = self.every()?;
+            let slots = self.list(Self::slot)?;
+            Ok(Sink::Panes { slots, every })
         } else {
-            Err(self.expected("a value or `store`, `scan` or `fold`"))
+            Err(self.expected("a value or `store`, `scan`, `fold` or `panes`"))
         }
     }
 
@@ -256,12 +260,22 @@ impl Parser<'_> {
 
     fn slots(&mut self) -> Parsed<(Vec<Slot>, bool)> {
         let backward = self.eat("backward");
-        let slots = self.list(|parser| {
-            let op = parser.choice("how to combine", COMBINES)?;
-            let value = parser.operand()?;
-            Ok(Slot { op, value })
-        })?;
+        let slots = self.list(Self::slot)?;
         Ok((slots, backward))
+    }
+
+    fn slot(&mut self) -> Parsed<Slot> {
+        let op = self.choice("how to combine", COMBINES)?;
+        let value = self.operand()?;
+        Ok(Slot { op, value })
+    }
+
+    /// The rows of a pane.
+    fn every(&mut self) -> Parsed<u32> {
+        let rows = self.peek().parse();
+        let rows = rows.map_err(|_| self.expected("the rows of a pane"))?;
+        self.bump();
+        Ok(rows)
     }
 
     /// One item or several with commas between.

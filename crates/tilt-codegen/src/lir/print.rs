@@ -223,6 +223,7 @@ fn sink_text(sink: &Sink) -> String {
         }
         Sink::Scan { slots, backward } => slots_text("scan", *backward, slots),
         Sink::Fold { slots, backward } => slots_text("fold", *backward, slots),
+        Sink::Panes { slots, every } => slots_text(&format!("panes {every}"), false, slots),
     }
 }
 

@@ -100,6 +100,7 @@ mod text {
             "scan backward min %0",
             "fold max %0, or %0, add %0",
             "fold backward add %0",
+            "panes 4 min %0, add %0",
         ] {
             round_trips(&format!(
                 "loop l lanes 8 {{\n  access x: i64 row nullable\n  %0 = load x\n  %1 = valid x\n  {sink}\n}}\n"
@@ -248,7 +249,7 @@ mod text {
             ),
             (
                 l("%0 = load x"),
-                "error at 4:1: expected a value or `store`, `scan` or `fold`, found `}`",
+                "error at 4:1: expected a value or `store`, `scan`, `fold` or `panes`, found `}`",
             ),
             (
                 l("%0 = load x streaming scan add %0"),
@@ -264,7 +265,7 @@ mod text {
             ),
             (
                 l("/* é */ £"),
-                "error at 3:3: expected a value or `store`, `scan` or `fold`, found `/`",
+                "error at 3:3: expected a value or `store`, `scan`, `fold` or `panes`, found `/`",
             ),
         ] {
             assert_eq!(error(&text), message);
@@ -423,6 +424,24 @@ mod rules {
     #[test]
     fn a_fold_has_no_access_by_index() {
         breaks("fold add %0", "access `i`: a fold has no index column");
+    }
+
+    #[test]
+    fn panes_are_short_and_of_integers() {
+        let panes = |ty: &str, rows: u32| {
+            parsed(&format!(
+                "loop l lanes 8 {{ access x: {ty} row %0 = load x panes {rows} add %0 }}"
+            ))
+        };
+        verify(&panes("i64", 16)).unwrap();
+        assert_eq!(
+            violations(&panes("f64", 4)),
+            ["panes: panes combine integers, in any order, not f64"]
+        );
+        for rows in [0, 1, 3, 32] {
+            let wrong = format!("panes: a pane has 2, 4, 8 or 16 rows, not {rows}");
+            assert_eq!(violations(&panes("i64", rows)), [wrong]);
+        }
     }
 
     #[test]
@@ -836,7 +855,7 @@ mod runs {
             Sink::Scan { .. } if call.ranges.is_empty() => &all[..],
             _ => call.ranges,
         };
-        let stores = matches!(l.sink, Sink::Store { .. });
+        let stores = matches!(l.sink, Sink::Store { .. } | Sink::Panes { .. });
         let args = Args {
             views: views.as_ptr(),
             targets: targets.as_ptr(),
@@ -1353,6 +1372,19 @@ mod runs {
             bits_of(&fold("backward").columns[0].get()),
             bits_of(&[1e16 + 2.0, 2.0, -0.0])
         );
+    }
+
+    #[test]
+    fn panes_combine_rows_that_follow_each_other() {
+        let text = "loop l lanes 8 { access x: i32 row %0 = load x panes 2 add %0, max %0 }";
+        let call = Call {
+            columns: &[Column::new(&[1i32, 2, 30, 40, -5, -6])],
+            rows: 3,
+            ..Call::default()
+        };
+        let columns = run(text, &call).columns;
+        assert_eq!(columns[0].get::<i32>(), [3, 70, -11]);
+        assert_eq!(columns[1].get::<i32>(), [2, 40, -5]);
     }
 
     #[test]

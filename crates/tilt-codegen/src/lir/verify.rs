@@ -5,7 +5,7 @@
 //! | names | the loop, its accesses and its parameters have names that are not empty; no two accesses and no two parameters share one |
 //! | ids | an operand is defined before its use; accesses and parameters exist |
 //! | types | a value's type is the one that its instruction and operands give |
-//! | access | a table is not nullable; a fold has no access by index, and only a fold has one by range |
+//! | access | a table is not nullable; folds and panes have no access by index, and only scans and folds have one by range |
 //! | `const` | the bits are those of its type, sign- or zero-extended to a word |
 //! | `load` | the access is not a table |
 //! | `valid` | the access is nullable |
@@ -20,6 +20,7 @@
 //! | sink | it has a column at least |
 //! | `store` | a validity is a bool; streaming needs eight lanes |
 //! | `scan`, `fold` | slots are no bools; `min`, `max` and `or` take integers |
+//! | `panes` | slots are integers; a pane has 2, 4, 8 or 16 rows |
 //! | lanes | one lane is for `store` only |
 //!
 //! What depends on data (a divisor that is not zero, a shift's count, an index within its table) is up to whoever builds a loop; the
@@ -30,8 +31,8 @@ use std::{collections::HashSet, fmt};
 use tilt_ir::Id;
 
 use super::{
-    Access, AccessId, Binary, By, Combine, Function, Imm, Inst, Lanes, Loop, Sink, Slot, Store, Ty,
-    Unary, ValueId,
+    Access, AccessId, Binary, By, Combine, Function, Imm, Inst, LONGEST_PANE, Lanes, Loop, Sink,
+    Slot, Store, Ty, Unary, ValueId,
     print::{BINARIES, COMBINES, UNARIES, word},
 };
 
@@ -224,7 +225,7 @@ impl Verifier<'_> {
 
     fn accesses(&mut self) {
         let l = self.l;
-        let stores = matches!(l.sink, Sink::Store { .. });
+        let stores = matches!(l.sink, Sink::Store { .. } | Sink::Panes { .. });
         for (_, access) in l.accesses.iter() {
             self.place = format!("access `{}`", access.name);
             self.require(
@@ -232,7 +233,8 @@ impl Verifier<'_> {
                 "a table is not nullable: validity belongs to rows",
             );
             self.require(
-                !(access.by == By::Index && matches!(l.sink, Sink::Fold { .. })),
+                !(access.by == By::Index
+                    && matches!(l.sink, Sink::Fold { .. } | Sink::Panes { .. })),
                 "a fold has no index column",
             );
             self.require(
@@ -387,6 +389,22 @@ impl Verifier<'_> {
             Sink::Fold { slots, .. } => {
                 "fold".clone_into(&mut self.place);
                 self.slots(slots);
+            }
+            Sink::Panes { slots, every } => {
+                "panes".clone_into(&mut self.place);
+                self.slots(slots);
+                self.require(
+                    every.is_power_of_two() && (2..=LONGEST_PANE).contains(every),
+                    format!("a pane has 2, 4, 8 or 16 rows, not {every}"),
+                );
+                for slot in slots {
+                    if let Some(ty) = self.sink_type(slot.value) {
+                        self.require(
+                            ty.is_int(),
+                            format!("panes combine integers, in any order, not {ty}"),
+                        );
+                    }
+                }
             }
         }
     }

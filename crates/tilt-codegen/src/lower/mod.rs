@@ -407,6 +407,8 @@ fn choose(body: &mut Body, cond: ValueId, then: &Term, otherwise: &Term) -> Term
 fn choose_valid(body: &mut Body, cond: ValueId, then: Valid, otherwise: Valid) -> Valid {
     match (then, otherwise) {
         (a, b) if a == b => a,
+        // What has a value is taken, as `coalesce` does.
+        (Valid::If(then), other) if then == cond => body.either(Valid::If(then), other),
         (Valid::Never, other) => {
             let not = body.unary(Unary::Not, cond);
             let not = body.valid_if(not);

@@ -18,7 +18,7 @@ pub(super) fn prune(mut full: Loop) -> Finished {
                 column.valid.into_iter().for_each(&mut need);
             }
         }
-        Sink::Scan { slots, .. } | Sink::Fold { slots, .. } => {
+        Sink::Scan { slots, .. } | Sink::Fold { slots, .. } | Sink::Panes { slots, .. } => {
             for slot in slots {
                 need(slot.value);
             }
@@ -45,7 +45,7 @@ pub(super) fn prune(mut full: Loop) -> Finished {
             Inst::Param(param) => *param = params.keep(*param),
             _ => {}
         }
-        map_operands(&mut node.inst, |operand| values[&operand]);
+        node.inst.map_operands(|operand| values[&operand]);
         values.insert(id, kept.push(node));
     }
     match &mut full.sink {
@@ -55,7 +55,7 @@ pub(super) fn prune(mut full: Loop) -> Finished {
                 column.valid = column.valid.map(|v| values[&v]);
             }
         }
-        Sink::Scan { slots, .. } | Sink::Fold { slots, .. } => {
+        Sink::Scan { slots, .. } | Sink::Fold { slots, .. } | Sink::Panes { slots, .. } => {
             for slot in slots {
                 slot.value = values[&slot.value];
             }
@@ -104,25 +104,8 @@ impl<I: Id> Kept<I> {
 
 fn for_each_operand(inst: &Inst, mut visit: impl FnMut(ValueId)) {
     let mut copy = inst.clone();
-    map_operands(&mut copy, |operand| {
+    copy.map_operands(|operand| {
         visit(operand);
         operand
     });
-}
-
-fn map_operands(inst: &mut Inst, mut with: impl FnMut(ValueId) -> ValueId) {
-    match inst {
-        Inst::Const(_) | Inst::Param(_) | Inst::Row | Inst::Load(_) | Inst::Valid(_) => {}
-        Inst::Lookup(_, a) | Inst::Unary(_, a) | Inst::Convert(a) | Inst::Bits(a) => *a = with(*a),
-        Inst::Binary(_, a, b) | Inst::Compare(_, a, b) => {
-            *a = with(*a);
-            *b = with(*b);
-        }
-        Inst::Select(a, b, c) => {
-            *a = with(*a);
-            *b = with(*b);
-            *c = with(*c);
-        }
-        Inst::Call(_, args) => args.iter_mut().for_each(|a| *a = with(*a)),
-    }
 }

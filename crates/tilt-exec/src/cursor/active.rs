@@ -57,6 +57,9 @@ impl<'a> Active<'a> {
         out: &mut [u32],
     ) -> Result<(), i64> {
         assert_eq!(rows.len(), out.len(), "one position a row");
+        if self.read_periodic(at, &rows, out) {
+            return Ok(());
+        }
         let instants = at.of(rows, &mut self.instants);
         self.ended.count(instants, at.stride(), out);
         if self.source.is_disjoint() {
@@ -70,6 +73,38 @@ impl<'a> Active<'a> {
             *out = choose(self.source, self.policy, *out..*end, *t)?;
         }
         Ok(())
+    }
+}
+
+impl Active<'_> {
+    /// Whether the positions read never decrease, where there are any.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.source.is_disjoint()
+    }
+
+    /// As [`Active::read`] of a periodic source at periodic instants, without looking at each of them. False if there is more to do than
+    /// arithmetic.
+    fn read_periodic(&self, at: Instants, rows: &Range<usize>, out: &mut [u32]) -> bool {
+        let timeline = self.source.timeline();
+        let follow = match (timeline.spans(), timeline.stamps()) {
+            (Spans::Fixed(d), Stamps::Regular { period, .. }) => d == period,
+            _ => false,
+        };
+        let (Some(stride), Some(first), false) = (at.stride(), at.first(rows), timeline.is_empty())
+        else {
+            return false;
+        };
+        // Nothing is saturated before the first event.
+        if !follow || self.source.events().is_some() || timeline.start(0) >= first {
+            return false;
+        }
+        let Some(counts) = self.ended.stride(first, stride, rows.len()) else {
+            return false;
+        };
+        counts.count(out);
+        let inside = out.partition_point(|p| (*p as usize) < self.source.len());
+        out[inside..].fill(NONE);
+        true
     }
 }
 
@@ -97,11 +132,15 @@ fn keep_started(source: &Source, instants: &[i64], out: &mut [u32]) {
         }
         // Without gaps a row that follows one which has ended has started.
         _ if source.len() == 0 => out.fill(NONE),
+        // Positions never decrease, so that only rows at both ends are asked.
         _ => {
             let (len, first) = (source.len() as u32, timeline.start(0));
-            for (t, out) in instants.iter().zip(out) {
-                let active = *out < len && (*out > 0 || first < *t) && *t > i64::MIN;
-                *out = if active { *out } else { NONE };
+            let inside = out.partition_point(|p| *p < len);
+            out[inside..].fill(NONE);
+            let asked = |(t, p): &(&i64, &mut u32)| **p == 0 || **t == i64::MIN;
+            for (t, out) in instants.iter().zip(out).take_while(asked) {
+                let begun = *out != NONE && first < *t && *t > i64::MIN;
+                *out = if begun { *out } else { NONE };
             }
         }
     }

@@ -2,6 +2,11 @@
 
 use std::ops::Range;
 
+use super::{
+    regular::{Grid, Ruler, Stride},
+    wide,
+};
+
 /// Stamps as they are stored.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ticks<'a> {
@@ -46,12 +51,28 @@ impl<'a> Counter<'a> {
             }
             Ticks::Regular { t0, period, len } => {
                 let grid = Grid { t0, period, len };
-                let stride = stride.and_then(|stride| Stride::new(self, grid, instants, stride));
-                match stride {
+                let regular = stride.zip(instants.first()).zip(instants.last());
+                let regular = regular.and_then(|((stride, first), last)| {
+                    let way = i128::from(stride) * (instants.len() as i128 - 1);
+                    let exact = i128::from(*last) - i128::from(*first) == way;
+                    exact.then(|| self.stride(*first, stride, instants.len()))?
+                });
+                match regular {
                     Some(stride) => stride.count(out),
                     None => self.count_regular(grid, instants, out),
                 }
             }
+        }
+    }
+
+    /// What counts at `rows` instants from `first` on, if stamps are regular and no instant is saturated.
+    pub(super) fn stride(&self, first: i64, stride: i64, rows: usize) -> Option<Stride> {
+        match self.ticks {
+            Ticks::Regular { t0, period, len } => {
+                let grid = Grid { t0, period, len };
+                Stride::new(grid, self.plus, first, stride, rows)
+            }
+            Ticks::Explicit(_) => None,
         }
     }
 
@@ -159,6 +180,16 @@ fn count_inner(
     let rows = instants.len();
     let passed = advance(ticks, passed, limit(*first));
     let end = gallop(ticks, passed, limit(*last), rows);
+    let dense = end - passed <= 4 * rows && end - passed >= rows / 16;
+    if let Some(ticks) = ticks.get(..end + wide::WIDTH)
+        && dense
+        && rows >= wide::ROWS
+        && wide::is_supported()
+    {
+        // SAFETY: the machine has the vectors.
+        unsafe { wide::count(ticks, passed, instants, limit, out) }
+        return end;
+    }
     let ticks = &ticks[..(end + WIDTH).min(ticks.len())];
     if end - passed > 16 * rows {
         let step = (end - passed) / rows;
@@ -276,7 +307,7 @@ fn advance(ticks: &[i64], mut passed: usize, limit: i64) -> usize {
 /// As [`advance`], out of the way.
 #[cold]
 #[inline(never)]
-fn go_on(ticks: &[i64], passed: usize, limit: i64) -> usize {
+pub(super) fn go_on(ticks: &[i64], passed: usize, limit: i64) -> usize {
     advance(ticks, passed, limit)
 }
 
@@ -318,91 +349,4 @@ fn narrow(ticks: &[i64], mut range: Range<usize>, limit: i64) -> Range<usize> {
         }
     }
     range
-}
-
-/// Regular ticks.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Grid {
-    pub(super) t0: i64,
-    pub(super) period: i64,
-    pub(super) len: usize,
-}
-
-/// Counts regular ticks at arbitrary limits, dividing only where the ticks are spread over more than half of all time.
-pub(super) struct Ruler {
-    t0: i64,
-    last: i64,
-    period: i64,
-    per_tick: f64,
-}
-
-impl Ruler {
-    /// `None` if there are no ticks.
-    pub(super) fn new(grid: Grid) -> Option<Self> {
-        let steps = grid.len.checked_sub(1)? as i64;
-        Some(Self {
-            t0: grid.t0,
-            // The sum fits even where the product alone does not.
-            last: grid.t0.wrapping_add(steps.wrapping_mul(grid.period)),
-            period: grid.period,
-            per_tick: 1.0 / grid.period as f64,
-        })
-    }
-
-    #[inline]
-    pub(super) fn count(&self, limit: i64) -> u32 {
-        let distance = limit.clamp(self.t0, self.last).wrapping_sub(self.t0);
-        let last = if distance >= 0 {
-            // The quotient is below 2³², so rounding puts the estimate at most one off.
-            let estimate = (distance as f64 * self.per_tick) as i64;
-            let rest = distance.wrapping_sub(estimate.wrapping_mul(self.period));
-            estimate + i64::from(rest >= self.period) - i64::from(rest < 0)
-        } else {
-            (distance as u64 / self.period as u64) as i64
-        };
-        u32::from(limit >= self.t0) * (last as u32 + 1)
-    }
-}
-
-/// Counts regular ticks at regular limits: quotient and remainder go up by a constant.
-struct Stride {
-    quotient: i64,
-    remainder: u64,
-    quotient_step: i64,
-    remainder_step: u64,
-    period: u64,
-    len: i64,
-}
-
-impl Stride {
-    /// `None` if some limit is saturated, or the numbers are too large to step.
-    fn new(counter: &Counter, grid: Grid, instants: &[i64], stride: i64) -> Option<Self> {
-        let (first, last) = (*instants.first()?, *instants.last()?);
-        let way = i128::from(stride) * (instants.len() as i128 - 1);
-        let exact = |t: i64| counter.plus.iter().try_fold(t, |t, d| t.checked_add(*d));
-        if i128::from(last) - i128::from(first) != way {
-            return None;
-        }
-        let distance = exact(first)?.checked_sub(grid.t0)?;
-        // Room for the step after the last.
-        exact(last)?.checked_sub(grid.t0)?.checked_add(stride)?;
-        Some(Self {
-            quotient: distance.div_euclid(grid.period),
-            remainder: distance.rem_euclid(grid.period) as u64,
-            quotient_step: stride / grid.period,
-            remainder_step: (stride % grid.period) as u64,
-            period: grid.period as u64,
-            len: grid.len as i64,
-        })
-    }
-
-    fn count(mut self, out: &mut [u32]) {
-        for out in out {
-            *out = (self.quotient + 1).clamp(0, self.len) as u32;
-            self.remainder += self.remainder_step;
-            let carry = self.remainder >= self.period;
-            self.remainder -= if carry { self.period } else { 0 };
-            self.quotient += self.quotient_step + i64::from(carry);
-        }
-    }
 }

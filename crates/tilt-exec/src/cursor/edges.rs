@@ -5,6 +5,7 @@ use tilt_data::Spans;
 use super::{
     Source,
     count::{Counter, Ticks},
+    regular::Stride,
 };
 
 /// Counts the rows that end at or before an instant plus a constant.
@@ -48,6 +49,14 @@ impl<'a> Ended<'a> {
                 *count = count.saturating_sub(u32::from(!all));
             }
         }
+    }
+
+    /// What counts at `rows` instants from `first` on, if all is periodic and nothing saturated.
+    pub(super) fn stride(&self, first: i64, stride: i64, rows: usize) -> Option<Stride> {
+        let counter = &self.counter;
+        counter
+            .stride(first, stride, rows)
+            .filter(|_| self.last.is_none())
     }
 
     /// The count at one instant.

@@ -5,8 +5,9 @@ use tilt_data::{Spans, Timeline};
 use tilt_ir::OPEN;
 
 use super::{
-    count::{Counter, Grid, Ruler, Ticks},
+    count::{Counter, Ticks},
     instants::Base,
+    regular::{Grid, Ruler, Stride},
     *,
 };
 
@@ -338,6 +339,41 @@ fn regular_ticks_are_counted_exactly() {
         let tick = t0.wrapping_add((large() % len as i64).abs().wrapping_mul(period));
         for limit in [tick - 1, tick, tick.saturating_add(1), large(), i64::MIN] {
             assert_eq!(ruler.count(limit), count(limit), "{grid:?} at {limit}");
+        }
+    }
+}
+
+#[test]
+fn regular_ticks_are_counted_exactly_at_regular_instants() {
+    let mut dice = Dice(6);
+    for round in 0..3_000 {
+        // Cycles short and long, fine and coarse.
+        let periods: [i64; 9] = [1, 3, 4, 5, 64, 97, 1000, 12_345, 1 << 40];
+        let period = periods[dice.roll(9) as usize];
+        let stride = periods[dice.roll(9) as usize];
+        let len: i64 = [1, 7, 300, 100_000][dice.roll(4) as usize];
+        let t0 = [0, -5000, i64::MIN + 10, i64::MAX - (1 << 59)][dice.roll(4) as usize];
+        let rows = [1, 2, 255, 256, 300, 2048][dice.roll(6) as usize];
+        let grid = Grid {
+            t0,
+            period,
+            len: len as usize,
+        };
+        let first = t0
+            .saturating_add(dice.roll(1 + len.saturating_mul(period).min(1 << 50)))
+            .saturating_sub(dice.roll(1 + 3 * stride));
+        let plus = [dice.roll(10) - 5, 1];
+        let Some(counts) = Stride::new(grid, plus, first, stride, rows) else {
+            continue;
+        };
+        let mut out = vec![7; rows];
+        counts.count(&mut out);
+        for (row, found) in out.iter().enumerate() {
+            let limit = i128::from(first) + row as i128 * i128::from(stride);
+            let distance = limit + i128::from(plus[0] + plus[1]) - i128::from(t0);
+            let number = distance.div_euclid(i128::from(period)) + 1;
+            let right = number.clamp(0, i128::from(len)) as u32;
+            assert_eq!(*found, right, "{grid:?} every {stride}, round {round}");
         }
     }
 }

@@ -80,6 +80,17 @@ impl<'a> Window<'a> {
         }
     }
 
+    /// Writes how many rows of the source have ended by each instant plus `lo`: where windows begin that begin there.
+    pub(crate) fn count_ended(&mut self, instants: &[i64], out: &mut [u32]) {
+        self.ended.count(instants, None, out);
+    }
+
+    /// Writes how many rows of the source have started before the instant of each row plus `hi`, or a bound if starts are not ordered.
+    pub(crate) fn count_started(&mut self, at: Instants, rows: Range<usize>, out: &mut [u32]) {
+        let instants = at.of(rows, &mut self.instants);
+        self.started.count(instants, at.stride(), out);
+    }
+
     /// As [`Window::read`] for rows that are the source's own, where windows end with the row's event: `(t+lo, t]` with
     /// `lo < 0`, of rows that do not overlap or are points.
     ///

@@ -2,16 +2,14 @@
 
 use std::{ops::Range, sync::Arc};
 
-use arrow_array::UInt32Array;
-use arrow_buffer::ScalarBuffer;
-use arrow_schema::DataType;
-use arrow_select::take::take;
-use tilt_codegen::lir::Ty;
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, Buffer, ScalarBuffer};
+use tilt_codegen::lir::LANES;
 use tilt_data::{SnapshotBuffer, Spans, Timeline};
 
 use crate::{
     facts::{AxisFacts, Regular},
     keys::Ids,
+    memory::Returned,
     series::{Axis, Leaf, Series},
 };
 
@@ -19,9 +17,10 @@ use crate::{
 pub(super) struct Grouped {
     /// What holds for every key.
     pub(super) axis: AxisFacts,
-    /// The rows as they were.
-    rows: Vec<u32>,
-    /// Where in `rows` each key begins, and the end.
+    /// Where each row goes. Rows are read in order and written to as many places as there are keys, which caches hold; the other way
+    /// round every read would miss them.
+    places: Vec<u32>,
+    /// Where each key begins, and the end.
     bounds: Vec<u32>,
     ends: ScalarBuffer<i64>,
     /// Unless all events have one length.
@@ -42,22 +41,24 @@ impl Grouped {
             bounds[key + 1] += bounds[key];
         }
         let mut next = bounds.clone();
-        let mut rows = vec![0u32; ids.len()];
-        for (row, id) in ids.iter().enumerate() {
-            let at = &mut next[*id as usize];
-            rows[*at as usize] = row as u32;
-            *at += 1;
-        }
+        let place = |id: &u32| {
+            let next = &mut next[*id as usize];
+            *next += 1;
+            *next - 1
+        };
+        let places: Vec<u32> = ids.iter().map(place).collect();
         let timeline = buffer.timeline();
-        let gather =
-            |times: &ScalarBuffer<i64>| rows.iter().map(|row| times[*row as usize]).collect();
-        let ends: ScalarBuffer<i64> = gather(series.axis.ends());
+        let grouped = |times: &ScalarBuffer<i64>| {
+            let len = times.len();
+            ScalarBuffer::new(spread(&places, times), 0, len)
+        };
+        let ends: ScalarBuffer<i64> = grouped(series.axis.ends());
         let length = match timeline.spans() {
             Spans::Fixed(length) => Some(*length),
             _ => None,
         };
         let starts: Option<ScalarBuffer<i64>> =
-            length.is_none().then(|| gather(&timeline.starts()));
+            length.is_none().then(|| grouped(&timeline.starts()));
         let mut this = Self {
             axis: AxisFacts {
                 regular: None,
@@ -65,7 +66,7 @@ impl Grouped {
                 disjoint: false,
                 ordered: false,
             },
-            rows,
+            places,
             bounds,
             ends,
             starts,
@@ -75,6 +76,11 @@ impl Grouped {
         this.axis.ordered = this.axis.disjoint || length.is_some();
         this.axis.regular = this.regular();
         this
+    }
+
+    /// How many rows all keys have.
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
     }
 
     fn range(&self, key: usize) -> Range<usize> {
@@ -120,14 +126,13 @@ impl Grouped {
 
     /// Groups the columns that are read. The others stay as they are.
     pub(super) fn gather(&mut self, series: &Series, read: &[usize]) {
-        let rows = UInt32Array::from(std::mem::take(&mut self.rows));
+        let places = std::mem::take(&mut self.places);
         let leaf = |(i, leaf): (usize, &Leaf)| {
-            if !read.contains(&i) {
-                return leaf.clone();
+            if read.contains(&i) {
+                spread_leaf(&places, leaf)
+            } else {
+                leaf.clone()
             }
-            let array = leaf.to_array(&plain(leaf.ty));
-            let array = take(&array, &rows, None).expect("rows of the column");
-            Leaf::of_array(&array, leaf.ty)
         };
         self.leaves = series.leaves.iter().enumerate().map(leaf).collect();
     }
@@ -155,19 +160,44 @@ impl Grouped {
     }
 }
 
-/// An Arrow type with elements like those of a register.
-fn plain(ty: Ty) -> DataType {
-    match ty {
-        Ty::Bool => DataType::Boolean,
-        Ty::I8 => DataType::Int8,
-        Ty::I16 => DataType::Int16,
-        Ty::I32 => DataType::Int32,
-        Ty::I64 => DataType::Int64,
-        Ty::U8 => DataType::UInt8,
-        Ty::U16 => DataType::UInt16,
-        Ty::U32 => DataType::UInt32,
-        Ty::U64 => DataType::UInt64,
-        Ty::F32 => DataType::Float32,
-        Ty::F64 => DataType::Float64,
+/// A column with each row in its place.
+fn spread_leaf(places: &[u32], leaf: &Leaf) -> Leaf {
+    let valid = leaf.valid.as_ref().map(|bits| spread_bits(places, bits));
+    let values = match (leaf.bits(), leaf.ty.bytes()) {
+        (Some(bits), _) => spread_bits(places, bits),
+        (None, 1) => spread(places, elements::<u8>(leaf)),
+        (None, 2) => spread(places, elements::<u16>(leaf)),
+        (None, 4) => spread(places, elements::<u32>(leaf)),
+        (None, _) => spread(places, elements::<u64>(leaf)),
+    };
+    Leaf::written(leaf.ty, leaf.len, values, valid)
+}
+
+/// The elements of a column, whose type is as wide as `T`.
+fn elements<T: Copy>(leaf: &Leaf) -> &[T] {
+    assert_eq!(leaf.ty.bytes(), size_of::<T>(), "elements of the type");
+    // SAFETY: a column holds as many elements as it says, aligned, and any bits are one.
+    unsafe { std::slice::from_raw_parts(leaf.at(0).cast(), leaf.len) }
+}
+
+fn spread<T: Copy>(places: &[u32], values: &[T]) -> Buffer {
+    let padded = values.len().next_multiple_of(LANES) * size_of::<T>();
+    let memory = Returned::new(padded);
+    // SAFETY: so much memory was asked for, it is initialised and aligned to a cache line, and nobody else knows it.
+    let out = unsafe { std::slice::from_raw_parts_mut(memory.as_ptr().cast::<T>(), values.len()) };
+    for (place, value) in places.iter().zip(values) {
+        out[*place as usize] = *value;
     }
+    memory.into_buffer(padded)
+}
+
+fn spread_bits(places: &[u32], bits: &BooleanBuffer) -> Buffer {
+    let mut out = BooleanBufferBuilder::new(bits.len());
+    out.append_n(bits.len(), false);
+    for (place, bit) in places.iter().zip(bits) {
+        out.set_bit(*place as usize, bit);
+    }
+    // Whole groups of bits are read.
+    out.resize(bits.len().next_multiple_of(LANES));
+    out.finish().into_inner()
 }

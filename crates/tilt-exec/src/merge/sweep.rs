@@ -5,10 +5,10 @@ use std::hint::select_unpredictable;
 use tilt_ir::Span;
 
 use super::{
-    Merged, is_wanted,
+    BETWEEN_CHECKS, Merged, is_wanted,
     track::{Positions, Track},
 };
-use crate::cursor::NONE;
+use crate::{control::Control, cursor::NONE};
 
 /// Walks over the choices of a disjoint track.
 struct Walk<'a> {
@@ -56,14 +56,32 @@ impl<'a> Walk<'a> {
 }
 
 /// The combinations of tracks that are all disjoint: from every change to the next, what is chosen there.
-pub(super) fn sweep(tracks: &[Track], required: &[bool], part: Span, merged: &mut Merged) {
+pub(super) fn sweep(
+    tracks: &[Track],
+    required: &[bool],
+    part: Span,
+    control: &Control,
+    merged: &mut Merged,
+) {
     let mut walks: Vec<Walk> = tracks.iter().map(|track| Walk::new(track, 0)).collect();
-    finish(&mut walks, required, i64::MIN, part, merged);
+    finish(&mut walks, required, i64::MIN, part, control, merged);
 }
 
 /// Sweeps on from an instant that was reached.
-fn finish(walks: &mut [Walk], required: &[bool], mut from: i64, part: Span, merged: &mut Merged) {
+fn finish(
+    walks: &mut [Walk],
+    required: &[bool],
+    mut from: i64,
+    part: Span,
+    control: &Control,
+    merged: &mut Merged,
+) {
+    let mut steps = 0;
     while from < part.end {
+        steps += 1;
+        if steps % BETWEEN_CHECKS == 0 && control.is_cancelled() {
+            return;
+        }
         let changes = walks.iter().map(|walk| walk.next_change(from));
         let to = changes.min().unwrap_or(i64::MAX);
         if to > part.end {
@@ -85,16 +103,26 @@ fn finish(walks: &mut [Walk], required: &[bool], mut from: i64, part: Span, merg
 }
 
 /// As [`sweep`] for two tracks.
-pub(super) fn sweep_two(a: &Track, b: &Track, required: &[bool], part: Span, merged: &mut Merged) {
+pub(super) fn sweep_two(
+    a: &Track,
+    b: &Track,
+    required: &[bool],
+    part: Span,
+    control: &Control,
+    merged: &mut Merged,
+) {
     let (i, j, from) = match (&a.positions, &b.positions) {
         (Positions::From(p), Positions::From(q)) => {
             let (p, q) = (|i| p + i as u32, |j| q + j as u32);
-            sweep_inner((a, p), (b, q), required, part, merged)
+            sweep_inner((a, p), (b, q), required, part, control, merged)
         }
-        (p, q) => sweep_inner((a, |i| p.get(i)), (b, |j| q.get(j)), required, part, merged),
+        (p, q) => {
+            let (p, q) = (|i| p.get(i), |j| q.get(j));
+            sweep_inner((a, p), (b, q), required, part, control, merged)
+        }
     };
     let walks = &mut [Walk::new(a, i), Walk::new(b, j)];
-    finish(walks, required, from, part, merged);
+    finish(walks, required, from, part, control, merged);
 }
 
 /// Sweeps over two tracks up to the last choice of one of them and returns where it stopped: the choices and the instant.
@@ -106,6 +134,7 @@ fn sweep_inner(
     (b, position_b): (&Track, impl Fn(usize) -> u32),
     required: &[bool],
     part: Span,
+    control: &Control,
     merged: &mut Merged,
 ) -> (usize, usize, i64) {
     let (mut x, mut y, mut from) = (Lane::new(a), Lane::new(b), i64::MIN);
@@ -119,8 +148,8 @@ fn sweep_inner(
     let mut done = false;
     while !done {
         // No track goes further than a choice a step.
-        let steps = x.left().min(y.left());
-        if steps == 0 {
+        let steps = x.left().min(y.left()).min(BETWEEN_CHECKS);
+        if steps == 0 || control.is_cancelled() {
             break;
         }
         // A step that is no event writes as well.

@@ -8,7 +8,13 @@ use crate::cursor::tests::{Dice, report};
 
 fn merge(groups: &[Group], within: Option<Span>) -> Merged {
     let mut merged = Merged::default();
-    merge_into(groups, &vec![false; groups.len()], within, &mut merged);
+    merge_into(
+        groups,
+        &vec![false; groups.len()],
+        within,
+        &Control::none(),
+        &mut merged,
+    );
     merged
 }
 
@@ -195,6 +201,7 @@ fn events_are_those_of_the_definition() {
                 &groups,
                 &[false; 8][..groups.len()],
                 Some(part),
+                &Control::none(),
                 &mut merged,
             );
             assert_eq!(listed(&recipes, &merged), inside, "{part} {recipes:?}");
@@ -246,11 +253,15 @@ fn all_ways_agree_at_the_ends_of_time() {
         let tracks: Vec<Track> = groups.iter().map(|group| group.track(whole)).collect();
         let merged = merge(&groups, None);
         let none = vec![false; tracks.len()];
-        assert_eq!(merged, intersect(&tracks, &none, whole), "{recipes:?}");
+        assert_eq!(
+            merged,
+            intersect(&tracks, &none, whole, &Control::none()),
+            "{recipes:?}"
+        );
         if tracks.iter().all(|track| track.disjoint) {
             let mut swept = Merged::default();
             swept.reset(2);
-            sweep(&tracks, &none, whole, &mut swept);
+            sweep(&tracks, &none, whole, &Control::none(), &mut swept);
             assert_eq!(merged, swept, "{recipes:?}");
         }
         let end = merged.ends.get(merged.ends.len() / 2).copied();
@@ -314,6 +325,7 @@ fn speed_of_merging() {
                     &groups,
                     &[false; 8][..groups.len()],
                     Some(part),
+                    &Control::none(),
                     &mut merged,
                 );
                 let events = std::hint::black_box(&merged).ends.len();

@@ -17,7 +17,7 @@ use super::{Contributions, Numbering, Stored, Window};
 use crate::{
     memory::{Returned, Scratch},
     plan::ParamSource,
-    run::Piece,
+    run::{Piece, Trouble},
     view,
 };
 
@@ -224,7 +224,7 @@ impl<'a> CustomRun<'a> {
         bounds: Bounds,
         numbering: Numbering,
         found: &mut [u8],
-    ) {
+    ) -> Result<(), Trouble> {
         let (results, fields) = (self.results.clone(), &self.plan.fields);
         if let Some(blocks) = self.shared(calls) {
             blocks.advance(calls, windows, |row, state| {
@@ -238,12 +238,14 @@ impl<'a> CustomRun<'a> {
                 }
                 found[row / 8] |= 1 << (row % 8);
             });
-            return;
+            return Ok(());
         }
         for (row, window) in windows.iter().enumerate() {
+            calls.piece.control.check()?;
             let any = self.row(calls, row, window, bounds, numbering);
             found[row / 8] |= u8::from(any) << (row % 8);
         }
+        Ok(())
     }
 
     /// The states that windows share, if they do; made when they are first asked for.

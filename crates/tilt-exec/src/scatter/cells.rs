@@ -124,13 +124,31 @@ impl Cells {
     }
 }
 
-/// Joins each value to the state of its key; without values one for each row.
-pub(super) fn scatter(ids: &[u32], values: Option<&Cells>, state: &mut Cells) {
-    fn join<T: Plain>(op: impl Fn(T, T) -> T, ids: &[u32], values: &[u64], state: &mut [u64]) {
+/// Rows between two requests for what is read next.
+const STRETCH: usize = 64;
+
+/// Joins each value to the state of its key; without values one for each row. Calls `between` after some rows, with how many there were.
+pub(super) fn scatter(
+    ids: &[u32],
+    values: Option<&Cells>,
+    state: &mut Cells,
+    between: impl FnMut(usize),
+) {
+    fn join<T: Plain>(
+        op: impl Fn(T, T) -> T,
+        ids: &[u32],
+        values: &[u64],
+        state: &mut [u64],
+        mut between: impl FnMut(usize),
+    ) {
         let state = cells_mut::<T>(state);
-        for (id, value) in ids.iter().zip(cells::<T>(values)) {
-            let state = &mut state[*id as usize];
-            *state = op(*state, *value);
+        let values = cells::<T>(values).chunks(STRETCH);
+        for (ids, values) in ids.chunks(STRETCH).zip(values) {
+            for (id, value) in ids.iter().zip(values) {
+                let state = &mut state[*id as usize];
+                *state = op(*state, *value);
+            }
+            between(ids.len());
         }
     }
     let Some(values) = values else {
@@ -140,7 +158,7 @@ pub(super) fn scatter(ids: &[u32], values: Option<&Cells>, state: &mut Cells) {
         }
         return;
     };
-    typed!(state, join(ids, &values.words, &mut state.words));
+    typed!(state, join(ids, &values.words, &mut state.words, between));
 }
 
 /// Joins states key by key.

@@ -9,9 +9,10 @@ use tilt_codegen::{
 use tilt_data::Timeline;
 
 use crate::{
+    control::{ALL_WORK, share},
     memory::{Returned, Scratch},
     plan::{Source, Stage},
-    run::{CHUNK, Shared},
+    run::{CHUNK, Shared, Trouble},
     scan::magnitude,
     scatter::{
         Job, Slot,
@@ -104,7 +105,7 @@ impl<'a> Piece<'a> {
         }
     }
 
-    pub(super) fn run(&mut self, windows: Range<i64>) {
+    pub(super) fn run(&mut self, windows: Range<i64>) -> Result<(), Trouble> {
         let timeline = &self.job.series.axis.timeline;
         let mut next = windows.start + self.reach.start;
         let mut row = timeline.ends_until(self.job.edge(next).unwrap_or(i64::MIN));
@@ -116,19 +117,19 @@ impl<'a> Piece<'a> {
                     .then(|| self.job.pane_of(row))
                     .flatten()
                 else {
-                    return;
+                    return Ok(());
                 };
                 window = window.max(pane - self.reach.end + 1);
                 next = next.max(window + self.reach.start);
                 if window >= windows.end {
-                    return;
+                    return Ok(());
                 }
             }
             while next < window + self.reach.end {
                 let edge = self.job.edge(next + 1).unwrap_or(i64::MAX);
                 let rows = row..row + rows_until(timeline, row, edge);
                 row = rows.end;
-                self.fill(next, rows);
+                self.fill(next, rows)?;
                 next += 1;
             }
             let rows: usize = self.panes.iter().map(|pane| pane.rows).sum();
@@ -138,6 +139,7 @@ impl<'a> Piece<'a> {
             }
             window += 1;
         }
+        Ok(())
     }
 
     fn at(&self, pane: i64) -> usize {
@@ -145,7 +147,7 @@ impl<'a> Piece<'a> {
     }
 
     /// Forgets the pane that was in the same place, and joins the rows of this one to its states.
-    fn fill(&mut self, pane: i64, rows: Range<usize>) {
+    fn fill(&mut self, pane: i64, rows: Range<usize>) -> Result<(), Trouble> {
         let at = self.at(pane);
         let pane = &mut self.panes[at];
         if pane.rows > 0 {
@@ -171,13 +173,17 @@ impl<'a> Piece<'a> {
                     pane.touched[*id as usize / 64] |= 1 << (id % 64);
                 }
             }
+            let mut ahead = Ahead::new(self.job, chunk.end);
             for (slot, state) in self.job.scatter.slots.iter().zip(&mut pane.states) {
                 let values = slot
                     .of
                     .map(|(window, slot)| &self.contributions[window][slot]);
-                scatter(ids, values, state);
+                scatter(ids, values, state, |rows| ahead.fetch(rows));
             }
+            let work = share(ALL_WORK, chunk.len(), self.job.series.axis.len());
+            self.job.control.advance(work, 0)?;
         }
+        Ok(())
     }
 
     /// What rows contribute to each window of the stage.
@@ -335,6 +341,64 @@ impl<'a> Piece<'a> {
         // SAFETY: states and what is written have room for whole groups, and the index names rows of the chunk.
         unsafe { job.call(self.stage.main, &views, &targets, &params, rows.len()) }
     }
+}
+
+/// Asks memory for the rows of the next chunk while this one's are joined: computing contributions waits for memory, joining them for the
+/// caches.
+struct Ahead {
+    /// Where the next rows of each column are, and the bytes of a row.
+    columns: Vec<(*const u8, usize)>,
+    /// Rows that are still to be asked for.
+    rows: usize,
+}
+
+impl Ahead {
+    fn new(job: &Job, row: usize) -> Self {
+        let sources = job.plan.stages[0].windows.iter().flat_map(|w| &w.sources);
+        let mut leaves: Vec<usize> = sources
+            .filter_map(|source| match source {
+                Source::Leaf { leaf, .. } => Some(*leaf),
+                _ => None,
+            })
+            .collect();
+        leaves.sort_unstable();
+        leaves.dedup();
+        let leaves = leaves.iter().map(|leaf| &job.series.leaves[*leaf]);
+        let keys = job.ids.column();
+        let columns = leaves.chain(keys).filter(|leaf| leaf.bits().is_none());
+        Self {
+            columns: columns
+                .map(|leaf| (leaf.at(row as isize), leaf.ty.bytes()))
+                .collect(),
+            rows: CHUNK.min(job.series.axis.len() - row),
+        }
+    }
+
+    /// Asks for some more rows.
+    fn fetch(&mut self, rows: usize) {
+        const LINE: usize = 64;
+        let rows = rows.min(self.rows);
+        self.rows -= rows;
+        for (at, bytes) in &mut self.columns {
+            let end = at.wrapping_add(rows * *bytes);
+            while *at < end {
+                prefetch(*at);
+                *at = at.wrapping_add(LINE);
+            }
+        }
+    }
+}
+
+/// Asks memory for a line; a hint only.
+fn prefetch(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch does not fault, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }
 
 /// How many rows from `row` on end by `t`, found near `row`.

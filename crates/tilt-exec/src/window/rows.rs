@@ -27,8 +27,9 @@ impl Reduction<'_, '_, '_> {
         let (ordered, nullable) = (facts.axis.ordered, facts.nullable);
         let range = self.reads.found().ranges[self.range].clone();
         let irregular = match range.bounds {
-            Bounds::Ordinal { .. } => !range.steady,
+            Bounds::Ordinal { .. } => !range.is_steady(),
             Bounds::Time { lo: None, .. } => nullable,
+            Bounds::Event => false,
             Bounds::Time { lo: Some(lo), hi } => lo >= hi,
         };
         if !ordered || irregular {
@@ -69,7 +70,8 @@ impl Reduction<'_, '_, '_> {
 
     /// Whether places of contributions are positions, as loops take them.
     fn has_plain_places(&mut self) -> bool {
-        let running = self.reads.found().ranges[self.range].length().is_none() && !self.by_count();
+        let bounds = self.reads.found().ranges[self.range].bounds;
+        let running = matches!(bounds, Bounds::Time { lo: None, .. });
         match self.reads.planner.timelines.of(self.stream) {
             Timeline::Grid { .. } => !running,
             Timeline::Own(_) => {
@@ -87,6 +89,7 @@ impl Reduction<'_, '_, '_> {
             Bounds::Ordinal { lo: Some(_), .. } => return Counted::Events,
             Bounds::Ordinal { lo: None, .. } => false,
             Bounds::Time { lo, .. } => lo.is_some(),
+            Bounds::Event => true,
         };
         match self.reads.planner.timelines.of(self.stream) {
             Timeline::Own(_) => Counted::Contributions,
@@ -178,6 +181,7 @@ impl Reduction<'_, '_, '_> {
             params,
             anchor: None,
             guard: super::Guard::None,
+            panes: None,
             gapless: false,
             slots: Vec::new(),
             rows: Some(RowsPlan {

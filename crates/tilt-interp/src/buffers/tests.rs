@@ -350,6 +350,42 @@ fn an_open_event_lasts_to_the_end_of_the_run() {
 }
 
 #[test]
+fn a_run_that_is_watched_tells_how_far_it_is_and_stops_when_told() {
+    let program = query(
+        "tick",
+        "input ~x: f64 point  ~m[t] = reduce mean ~x[t-3 : t]  ~y[t] = ~m[t] * 2.0  output ~y",
+    );
+    let times: Vec<i64> = (1..=1000).collect();
+    let values: ArrayRef = Arc::new(Float64Array::from(vec![1.0; 1000]));
+    let x = read(&program, &batch(vec![("t", ints(&times)), ("x", values)]));
+    let inputs = BTreeMap::from([("x".to_owned(), x)]);
+    let shares = std::cell::RefCell::new(Vec::new());
+    let run = |until: f64| {
+        shares.borrow_mut().clear();
+        let watch = |share: f64| {
+            shares.borrow_mut().push(share);
+            share < until
+        };
+        run_buffers_watched(&program, &inputs, &Options::default(), &watch)
+    };
+    assert_eq!(run(1.0).expect("a run").len(), 1000);
+    assert!(shares.borrow().is_sorted() && shares.borrow().len() > 4);
+    assert!(
+        shares
+            .borrow()
+            .iter()
+            .all(|share| (0.0..1.0).contains(share))
+    );
+    assert_eq!(run(0.3).expect_err("stopped"), RunError::Stopped);
+    assert!(
+        shares
+            .borrow()
+            .last()
+            .is_some_and(|last| (0.3..0.7).contains(last))
+    );
+}
+
+#[test]
 fn strings_are_read_however_they_are_stored() {
     let program = query(
         "tick",

@@ -291,7 +291,9 @@ impl Draft {
                     stream: *stream,
                     offset: 0,
                 }],
-                Some(Clock::Every { .. }) | None => Vec::new(),
+                Some(Clock::Every { .. } | Clock::Calendar(_) | Clock::Sessions { .. }) | None => {
+                    Vec::new()
+                }
             };
             for source in more {
                 if !sources.contains(&source) {

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::{parse::ParseError, time::DurationError, typing::TypeError, verify::VerifyError};
+use crate::{
+    calendar::CalendarError, parse::ParseError, time::DurationError, typing::TypeError,
+    verify::VerifyError,
+};
 
 /// An operation on streams that has no meaning.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -89,6 +92,12 @@ impl Problem {
             operands,
             hint: self.hint,
         }
+    }
+}
+
+impl From<CalendarError> for Problem {
+    fn from(error: CalendarError) -> Self {
+        Self::parameter(error.to_string())
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use crate::{
     clock::default_clock,
-    expr::{Expr, Window},
+    expr::{Bounds, Expr, Window},
     ids::{ExprId, Id, StreamId},
     program::{Clock, Program, Stream},
 };
@@ -26,7 +26,7 @@ impl Floating {
                 Stream::Input(_) => false,
                 Stream::Temporal(temporal) => {
                     let reads = Reads::of(program, temporal.body, &known);
-                    reads.floating && !reads.streams.contains(&id) && {
+                    reads.floating && !reads.own_interval && !reads.streams.contains(&id) && {
                         match default_clock(program, temporal.body, Some(id)) {
                             Some(derived) if derived == temporal.clock => true,
                             None => !matches!(temporal.clock, Clock::Every { .. }),
@@ -56,6 +56,8 @@ struct Reads {
     around: HashSet<StreamId>,
     /// Whether there is a window, or the value of a floating stream at `t`.
     floating: bool,
+    /// Whether a window is the interval of the event: elsewhere it would be another one.
+    own_interval: bool,
 }
 
 impl Reads {
@@ -64,6 +66,7 @@ impl Reads {
             streams: HashSet::new(),
             around: HashSet::new(),
             floating: false,
+            own_interval: false,
         };
         let mut seen = HashSet::new();
         let mut pending = vec![body];
@@ -75,9 +78,10 @@ impl Reads {
             reads.streams.extend(expr.stream());
             match expr {
                 Expr::Reduce {
-                    window: Window { stream, .. },
+                    window: Window { stream, bounds },
                     ..
                 } => {
+                    reads.own_interval |= *bounds == Bounds::Event;
                     reads.floating = true;
                     reads.around.insert(*stream);
                 }

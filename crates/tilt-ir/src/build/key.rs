@@ -97,6 +97,10 @@ impl<'a> Walk<'a> {
         match clock {
             Clock::At(stream) => digest(&("at", self.stream(*stream))),
             Clock::Every { period, offset } => digest(&("every", period, offset)),
+            Clock::Calendar(calendar) => digest(&("calendar", calendar)),
+            Clock::Sessions { stream, gap, max } => {
+                digest(&("sessions", self.stream(*stream), gap, max))
+            }
             Clock::OnChange(sources) => {
                 let sources: Vec<_> = sources
                     .iter()

@@ -147,6 +147,11 @@ impl Scale {
     fn clock(self, clock: &mut Clock) -> Checked<()> {
         match clock {
             Clock::At(_) => {}
+            Clock::Calendar(calendar) => calendar.offset = self.ticks(calendar.offset)?,
+            Clock::Sessions { gap, max, .. } => {
+                *gap = self.ticks(*gap)?;
+                *max = max.map(|max| self.ticks(max)).transpose()?;
+            }
             Clock::Every { period, offset } => {
                 *period = self.ticks(*period)?;
                 *offset = self.ticks(*offset)?;

@@ -331,7 +331,7 @@ impl Draft {
                         offset: hi,
                         max_age: None,
                     },
-                    Bounds::Ordinal { .. } => Source::Value { stream, offset: 0 },
+                    Bounds::Ordinal { .. } | Bounds::Event => Source::Value { stream, offset: 0 },
                 }),
                 _ => None,
             };

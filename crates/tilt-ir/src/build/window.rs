@@ -11,6 +11,7 @@ use super::{
     reducer::Reducer,
 };
 use crate::{
+    calendar::{self, Calendar},
     expr::{self, Agg, BinaryOp, Bounds, Expr, QuantileMethod, Ratio, UnaryOp},
     ids::{ExprId, StreamId},
     program::Clock,
@@ -64,6 +65,15 @@ enum Pace {
         period: Length,
         offset: Option<Length>,
     },
+    /// At the ends of a calendar's cells, each a window.
+    Calendar {
+        cells: Calendar,
+        offset: Option<Length>,
+    },
+    /// At the ends of sessions, each a window.
+    Sessions { gap: Length, max: Option<Length> },
+    /// At the ends of another stream's events, each a window.
+    During(Stream),
 }
 
 impl Stream {
@@ -143,6 +153,56 @@ impl Stream {
     #[must_use]
     pub fn until(&self, hi: impl Into<Length>) -> Window {
         self.frame(None, hi.into())
+    }
+
+    /// The cells of a civil calendar: `calendar("1mo", Some("Europe/Paris"))`. As people say it, the instant at which a cell begins
+    /// belongs to it, and the one at which it ends to the next; [`closed`](Window::closed) tells otherwise.
+    #[must_use]
+    pub fn calendar(&self, length: &str, zone: Option<&str>) -> Window {
+        let whole = self.frame(None, Length::Ticks(0));
+        let Ok(built) = &self.0 else {
+            return whole;
+        };
+        let checked = Calendar::parse(length).and_then(|mut cells| {
+            cells.zone = zone.map(str::to_owned);
+            cells.cells(built.program.unit)?;
+            Ok(cells)
+        });
+        match checked {
+            Ok(cells) => Window {
+                closed: Closed::Left,
+                pace: Pace::Calendar {
+                    cells,
+                    offset: None,
+                },
+                ..whole
+            },
+            Err(error) => Window {
+                stream: self.failed("calendar", error.into()),
+                ..whole
+            },
+        }
+    }
+
+    /// Runs of events that are at most `gap` apart; an event that would make a session longer than `max` begins another one.
+    #[must_use]
+    pub fn sessions(&self, gap: impl Into<Length>, max: Option<Length>) -> Window {
+        Window {
+            pace: Pace::Sessions {
+                gap: gap.into(),
+                max,
+            },
+            ..self.frame(None, Length::Ticks(0))
+        }
+    }
+
+    /// What happens here during each event of another stream.
+    #[must_use]
+    pub fn during(&self, other: &Self) -> Window {
+        Window {
+            pace: Pace::During(other.clone()),
+            ..self.frame(None, Length::Ticks(0))
+        }
     }
 
     fn frame(&self, lo: Option<Length>, hi: Length) -> Window {
@@ -229,14 +289,14 @@ impl Window {
         self
     }
 
-    /// Moves the grid of tumbling and hopping windows.
+    /// Moves the grid of tumbling and hopping windows, or the boundaries of a calendar.
     #[must_use]
     pub fn offset(mut self, by: impl Into<Length>) -> Self {
-        if let Pace::Grid { offset, .. } = &mut self.pace {
+        if let Pace::Grid { offset, .. } | Pace::Calendar { offset, .. } = &mut self.pace {
             *offset = Some(by.into());
         } else {
             let problem = Problem::parameter("only windows on a grid have an offset")
-                .hint("use `tumbling` or `hopping`");
+                .hint("use `tumbling`, `hopping` or `calendar`");
             self.stream = self.stream.failed("offset", problem);
         }
         self
@@ -460,16 +520,21 @@ impl Window {
         reduction: impl FnOnce(&mut Draft, Frame) -> Checked<ExprId>,
     ) -> Stream {
         let mut operands = vec![&self.stream];
+        if let Pace::During(other) = &self.pace {
+            operands.push(other);
+        }
         operands.extend(&self.value);
+        let value = operands.len() - 1;
         Stream::combine(operation, &operands, |draft, ids| {
             let stream = ids[0];
             let window = expr::Window {
                 stream,
                 bounds: self.bounds(draft)?,
             };
-            let map = match ids.get(1) {
-                Some(value) if *value != stream => Some(draft.read(*value)?),
-                _ => None,
+            let value = self.value.as_ref().map_or(stream, |_| ids[value]);
+            let map = match value {
+                own if own == stream => None,
+                value => Some(draft.read(value)?),
             };
             let mut body = reduction(draft, Frame { window, map })?;
             if self.min_samples > 0 {
@@ -488,15 +553,44 @@ impl Window {
             let clock = match &self.pace {
                 Pace::Grid { period, offset } => draft.grid(period, offset.as_ref())?,
                 Pace::Events | Pace::EachNth(_) => Clock::At(stream),
+                Pace::Calendar { cells, offset } => {
+                    let offset = offset.as_ref().map(|by| by.ticks(draft.unit()));
+                    let closed = match self.closed {
+                        Closed::Left => calendar::Closed::Left,
+                        Closed::Right => calendar::Closed::Right,
+                        Closed::Both | Closed::Neither => {
+                            let problem = "every instant belongs to one cell of a calendar";
+                            return Err(Problem::parameter(problem)
+                                .hint("close cells on the `left` or on the `right`"));
+                        }
+                    };
+                    Clock::Calendar(Calendar {
+                        offset: offset.transpose()?.unwrap_or(0),
+                        closed,
+                        ..cells.clone()
+                    })
+                }
+                Pace::Sessions { gap, max } => {
+                    let unit = draft.unit();
+                    let max = max.as_ref().map(|max| max.positive("the longest", unit));
+                    Clock::Sessions {
+                        stream,
+                        gap: gap.positive("the gap", unit)?,
+                        max: max.transpose()?,
+                    }
+                }
+                Pace::During(_) => Clock::At(ids[1]),
             };
-            let source = ids.get(1).unwrap_or(&stream);
-            let source = draft.program.streams[*source].name();
+            let source = draft.program.streams[value].name();
             let stem = format!("{stem}_{source}");
             draft.define(&stem, clock, body)
         })
     }
 
     fn bounds(&self, draft: &Draft) -> Checked<Bounds> {
+        if let Pace::Calendar { .. } | Pace::Sessions { .. } | Pace::During(_) = self.pace {
+            return Ok(Bounds::Event);
+        }
         let by_time = Problem::parameter("a window by count has no closure to choose")
             .hint("move its bounds: `between(\"-3i\", \"-1i\")`");
         if let Some(hi) = self.hi.events() {

@@ -2,11 +2,14 @@
 
 use super::{Parsed, Parser, error::nearest};
 use crate::{
+    calendar::{Calendar, Closed},
     clock::default_clock,
+    expr::{Bounds, Expr},
     ids::{ExprId, StreamId},
-    lex::{Place, TokenKind, quote_name},
+    lex::{Place, TokenKind, quote_name, unquote_text},
     print::type_text,
     program::{Clock, Function, Input, Lambda, Overlap, Reducer, Source, SpanRule},
+    time::Unit,
     types::DType,
 };
 
@@ -249,14 +252,17 @@ impl Parser<'_> {
     }
 
     fn needs_clock(&self, shown: &str, this: Option<StreamId>, body: ExprId) -> String {
-        let (mut reads_itself, mut reads_others) = (false, false);
+        let (mut reads_itself, mut reads_others, mut by_event) = (false, false, false);
         self.program.walk(body, &mut |_, expr| {
             if let Some(stream) = expr.stream() {
                 reads_itself |= this == Some(stream);
                 reads_others |= this != Some(stream);
             }
+            by_event |=
+                matches!(expr, Expr::Reduce { window, .. } if window.bounds == Bounds::Event);
         });
         let why = match (reads_others, reads_itself) {
+            (true, _) if by_event => "reads the window of an event, but does not say of which",
             (true, _) => "reads only windows, over several streams",
             (false, true) => "reads only itself",
             (false, false) => "reads no stream",
@@ -285,8 +291,55 @@ impl Parser<'_> {
             }
             return Ok(Clock::OnChange(sources));
         }
+        if self.eat_word("calendar") {
+            return Ok(Clock::Calendar(self.calendar()?));
+        }
+        if self.eat_word("sessions") {
+            self.expect_symbol("~")?;
+            let stream = self.stream()?.0;
+            self.expect_word("gap")?;
+            let gap = self.duration()?;
+            let max = if self.eat_word("max") {
+                Some(self.duration()?)
+            } else {
+                None
+            };
+            return Ok(Clock::Sessions { stream, gap, max });
+        }
         let error = self.expected("`]` or a clock");
-        Err(error.help("a clock is `on ~x[t], …`, `at ~x` or `every 10s`"))
+        Err(error.help(
+            "a clock is `on ~x[t], …`, `at ~x`, `every 10s`, `calendar 1mo` or `sessions ~x gap 30m`",
+        ))
+    }
+
+    fn calendar(&mut self) -> Parsed<Calendar> {
+        let place = self.peek().place;
+        if self.peek().kind != TokenKind::Number {
+            return Err(self.expected("a length such as `1d` or `1mo`"));
+        }
+        self.bump();
+        let parsed = Calendar::parse(self.text_at(place));
+        let mut calendar = parsed.map_err(|error| self.error(place, error.to_string()))?;
+        if self.eat_word("tz") {
+            let place = self.peek().place;
+            if self.peek().kind != TokenKind::Text {
+                let error = self.expected("a time zone");
+                return Err(error.help("for example `tz \"Europe/Paris\"`"));
+            }
+            self.bump();
+            calendar.zone = Some(unquote_text(self.text_at(place)));
+            if let Err(error) = calendar.cells(Unit::Second) {
+                return Err(self.error(place, error.to_string()));
+            }
+        }
+        if self.eat_word("offset") {
+            calendar.offset = self.duration()?;
+        }
+        if self.eat_word("closed") {
+            self.expect_word("left")?;
+            calendar.closed = Closed::Left;
+        }
+        Ok(calendar)
     }
 
     fn source(&mut self) -> Parsed<Source> {

@@ -168,11 +168,16 @@ impl<'t> Parser<'t> {
         if !self.at_symbol("~") {
             return Err(self
                 .expected("a window")
-                .help("a window is `~x[t-10s : t]` or `~x[#-3 : #]`"));
+                .help("a window is `~x[t-10s : t]`, `~x[#-3 : #]` or `~x[event]`"));
         }
         self.bump();
         let (stream, name) = self.stream()?;
         let open = self.expect_symbol("[")?;
+        if self.eat_word("event") {
+            self.close("]", open)?;
+            let bounds = Bounds::Event;
+            return Ok(Window { stream, bounds });
+        }
         let lo = self.bound()?;
         if self.at_symbol("]") && !matches!(lo, Bound::Beginning) {
             let name = self.text_at(name);

@@ -689,9 +689,9 @@ fn an_unknown_clock() {
     assert_eq!(
         refused_body("~stock[t]
   ~c[t sometimes] = 1.0"),
-        "error at 6:8: expected `]` or a clock, found `sometimes`; a clock is `on ~x[t], …`, `at ~x` or `every 10s`
+        "error at 6:8: expected `]` or a clock, found `sometimes`; a clock is `on ~x[t], …`, `at ~x`, `every 10s`, `calendar 1mo` or `sessions ~x gap 30m`
   6 |   ~c[t sometimes] = 1.0
-    |        ^^^^^^^^^ a clock is `on ~x[t], …`, `at ~x` or `every 10s`"
+    |        ^^^^^^^^^ a clock is `on ~x[t], …`, `at ~x`, `every 10s`, `calendar 1mo` or `sessions ~x gap 30m`"
     );
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::{Pass, rewrite::rebuild};
 use crate::{
     ids::StreamId,
-    program::{Clock, Program, Stream},
+    program::{Program, Stream},
 };
 
 /// Removes what the output does not need.
@@ -58,13 +58,7 @@ pub(crate) fn streams_read(program: &Program, id: StreamId) -> HashSet<StreamId>
     let mut read = HashSet::new();
     if let Stream::Temporal(temporal) = &program.streams[id] {
         program.walk(temporal.body, &mut |_, expr| read.extend(expr.stream()));
-        match &temporal.clock {
-            Clock::At(stream) => {
-                read.insert(*stream);
-            }
-            Clock::OnChange(sources) => read.extend(sources.iter().map(|s| s.stream())),
-            Clock::Every { .. } => {}
-        }
+        read.extend(temporal.clock.streams());
     }
     read
 }

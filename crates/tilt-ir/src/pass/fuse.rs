@@ -102,7 +102,7 @@ fn merge(program: &mut Program, reader: StreamId, producer: StreamId) -> bool {
     }
     // A reader that ticked on events of a grid and now ticks on all its cells is φ, or guarded, in the others.
     let old = temporal(program, reader);
-    if matches!(old.clock, Clock::Every { .. }) && !same_cells(&merged, reader, old.body, body) {
+    if old.clock.has_cells() && !same_cells(&merged, reader, old.body, body) {
         return false;
     }
     merged.redefine(reader, clock, body);
@@ -144,6 +144,9 @@ impl Merge {
         if streams_read(program, id).contains(&id) {
             return None; // A recurrence needs its own past.
         }
+        if matches!(reader.clock, Clock::Sessions { stream, .. } if stream == id) {
+            return None; // Sessions are made of the producer's own events.
+        }
 
         let uses = Uses::collect(program, reader.body, id)?;
         // Work that copies would repeat: a reduction, or a join of several timelines.
@@ -168,6 +171,10 @@ impl Merge {
         }
         let steady = is_steady(program, &timelines, producer.body, &producer.clock)
             && !timelines.is_bag(timeline);
+        // Ends of cells are ends of finer ones, but the events are others.
+        if here != Some(timeline) && has_window_of_event(program, producer.body) {
+            return None;
+        }
         let aligned = |offset| is_aligned(here, timeline, offset);
         let sources = sources_of(&producer.clock);
         let moves = |d: i64| d == 0 || can_shift(program, producer.body);
@@ -514,7 +521,7 @@ impl Uses {
     }
 }
 
-/// The sources of an event-driven clock; `None` for a grid.
+/// The sources of an event-driven clock; `None` for a clock that makes its events of something else.
 fn sources_of(clock: &Clock) -> Option<Vec<Source>> {
     match clock {
         Clock::At(stream) => Some(vec![Source::Value {
@@ -522,7 +529,7 @@ fn sources_of(clock: &Clock) -> Option<Vec<Source>> {
             offset: 0,
         }]),
         Clock::OnChange(sources) => Some(sources.clone()),
-        Clock::Every { .. } => None,
+        Clock::Every { .. } | Clock::Calendar(_) | Clock::Sessions { .. } => None,
     }
 }
 
@@ -610,6 +617,15 @@ fn has_reduction(program: &Program, body: ExprId) -> bool {
     let mut found = false;
     program.walk(body, &mut |_, expr| {
         found |= matches!(expr, Expr::Reduce { .. });
+    });
+    found
+}
+
+/// Whether the body reduces the interval of its own event.
+fn has_window_of_event(program: &Program, body: ExprId) -> bool {
+    let mut found = false;
+    outer_reads(program, body, &mut |_, expr| {
+        found |= matches!(expr, Expr::Reduce { window, .. } if window.bounds == Bounds::Event);
     });
     found
 }

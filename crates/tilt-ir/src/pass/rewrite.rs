@@ -92,7 +92,7 @@ pub(super) fn rewrite_bodies(
 
 /// Gives `id` a new body, unless it is too large or would change which cells the grid has; says whether it did.
 ///
-/// Outside the run an `every` clock has the cells at whose end the body reads a value. Only for a body that [`vanishes`]
+/// Outside the run a clock of cells has those at whose end the body reads a value. Only for a body that [`vanishes`]
 /// without its reads does that make no difference; for any other the reads must stay as they are.
 pub(super) fn replace_body(program: &mut Program, id: StreamId, body: ExprId) -> bool {
     let temporal = program.streams[id]
@@ -103,7 +103,7 @@ pub(super) fn replace_body(program: &mut Program, id: StreamId, body: ExprId) ->
         collect_garbage(program);
         return false;
     }
-    if matches!(clock, Clock::Every { .. }) && !same_cells(program, id, old, body) {
+    if clock.has_cells() && !same_cells(program, id, old, body) {
         return false;
     }
     program.redefine(id, clock, body);
@@ -221,7 +221,11 @@ pub(super) fn vanishes(program: &Program, this: StreamId, body: ExprId) -> bool 
 fn gives_cells(expr: &Expr, this: StreamId) -> bool {
     match expr {
         Expr::Reduce { window, .. } => {
-            window.stream != this && matches!(window.bounds, Bounds::Time { lo: Some(_), .. })
+            let bounded = matches!(
+                window.bounds,
+                Bounds::Time { lo: Some(_), .. } | Bounds::Event
+            );
+            window.stream != this && bounded
         }
         expr => expr.stream().is_some_and(|stream| stream != this),
     }
@@ -409,7 +413,12 @@ impl<'a> Copier<'a> {
     fn clock(&self, clock: &Clock) -> Clock {
         match clock {
             Clock::At(stream) => Clock::At(self.streams[stream]),
-            Clock::Every { .. } => clock.clone(),
+            Clock::Every { .. } | Clock::Calendar(_) => clock.clone(),
+            Clock::Sessions { stream, gap, max } => Clock::Sessions {
+                stream: self.streams[stream],
+                gap: *gap,
+                max: *max,
+            },
             Clock::OnChange(sources) => Clock::OnChange(
                 sources
                     .iter()

@@ -369,11 +369,11 @@ fn read_by_value_only(program: &Program, timelines: &Timelines, id: StreamId) ->
                 let mut sources = sources.iter();
                 sources.any(|s| s.stream() == id && !harmless(*s))
             }
-            Clock::Every { .. } => false,
+            Clock::Sessions { stream, .. } => *stream == id,
+            Clock::Every { .. } | Clock::Calendar(_) => false,
         };
         // A grid that reads it may have cells because of it, and would have more because of a record.
-        let by_grid = matches!(temporal.clock, Clock::Every { .. })
-            && streams_read(program, reader).contains(&id);
+        let by_grid = temporal.clock.has_cells() && streams_read(program, reader).contains(&id);
         // A read becomes that of a field.
         let too_deep = streams_read(program, reader).contains(&id)
             && depth(program, temporal.body) >= MAX_DEPTH;

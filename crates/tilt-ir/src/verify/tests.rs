@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{
+    calendar::Calendar,
     expr::{BinaryOp, Node, QuantileMethod, Ratio, UnaryOp, Window},
     ids::{FuncId, ReducerId},
     parse::parse,
@@ -83,6 +84,10 @@ fn set_clock(program: &mut Program, clock: Clock) {
     let y = stream(program, "y");
     let body = program.streams[y].as_temporal().expect("a temporal").body;
     program.redefine(y, clock, body);
+}
+
+fn sessions(stream: StreamId, gap: i64, max: Option<i64>) -> Clock {
+    Clock::Sessions { stream, gap, max }
 }
 
 fn input<'a>(program: &'a mut Program, name: &str) -> &'a mut Input {
@@ -172,6 +177,7 @@ fn ids_of_clocks_and_bodies_exist() {
             stream: nowhere,
             offset: 0,
         }]),
+        sessions(nowhere, 5, None),
     ];
     for clock in clocks {
         assert_breaks(
@@ -522,6 +528,61 @@ fn windows_are_not_empty() {
         "~y",
         None,
         message,
+    );
+}
+
+#[test]
+fn calendars_have_cells_and_sessions_lengths() {
+    let calendar = Calendar::parse("1mo").expect("a length");
+    let none = Calendar {
+        count: 0,
+        ..calendar.clone()
+    };
+    let nowhere = Calendar {
+        zone: Some("Atlantis".to_owned()),
+        ..calendar
+    };
+    for (calendar, message) in [
+        (none, "a cell of a calendar has at least one unit"),
+        (
+            nowhere,
+            "there is no time zone `Atlantis`; write a name of the tz database, for example `Europe/Paris`",
+        ),
+    ] {
+        assert_breaks(
+            |p| set_clock(p, Clock::Calendar(calendar)),
+            Rule::Clock,
+            "~y",
+            None,
+            message,
+        );
+    }
+    let x = stream(&valid(), "x");
+    for (gap, max, message) in [
+        (0, None, "the gap of 0 ticks is not positive"),
+        (
+            5,
+            Some(-1),
+            "the longest session of -1 ticks is not positive",
+        ),
+    ] {
+        assert_breaks(
+            |p| set_clock(p, sessions(x, gap, max)),
+            Rule::Instant,
+            "~y",
+            None,
+            message,
+        );
+    }
+    assert_breaks(
+        |p| {
+            let y = stream(p, "y");
+            set_clock(p, sessions(y, 5, None));
+        },
+        Rule::Recurrence,
+        "~y",
+        None,
+        "the clock reads the stream itself",
     );
 }
 

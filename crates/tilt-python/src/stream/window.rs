@@ -50,6 +50,11 @@ impl Window {
         }))
     }
 
+    fn offset(&self, by: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let by = length(by)?;
+        Ok(self.with(|window| window.offset(by)))
+    }
+
     fn each_nth(&self, n: u32) -> Self {
         self.with(|window| window.each_nth(n))
     }

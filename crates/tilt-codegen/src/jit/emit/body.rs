@@ -43,7 +43,12 @@ impl Emitter<'_> {
             Inst::Valid(id) => self.valid(*id, group),
             Inst::Lookup(id, index) => self.lookup(*id, &body[*index], group),
             Inst::Unary(op, a) => self.unary(*op, ty, &body[*a]),
-            Inst::Binary(op, a, b) => self.binary(*op, ty, &body[*a], &body[*b]),
+            Inst::Binary(op, a, b) => {
+                let divided = (*op == Binary::Div)
+                    .then(|| self.quotient(&body[*a], &body[*b], *b))
+                    .flatten();
+                divided.unwrap_or_else(|| self.binary(*op, ty, &body[*a], &body[*b]))
+            }
             Inst::Compare(op, a, b) => {
                 let of = self.lp.ty(*a);
                 self.compare(*op, of, &body[*a], &body[*b])

@@ -138,6 +138,7 @@ impl Emitter<'_> {
             .map(|j| {
                 let done = self.def(format_args!("add i64 %q, {}", j * LANES));
                 let group = self.whole_group(&done, backward);
+                self.fetch_ahead(&group.base);
                 self.body(&group)
             })
             .collect();

@@ -55,7 +55,7 @@ impl Emitter<'_> {
         self.line("  %done = phi i64 [ 0, %range ], [ %done.next, %loop ]");
         self.merge_carries(slots, "loop", ("range", "range"), ("loop.next", "loop"));
         let whole = self.whole_group("%done", backward);
-        self.fetch_ahead("%done");
+        self.fetch_ahead(&whole.base);
         self.scan_slots(slots, &whole, backward, "loop");
         self.line("  %done.next = add nuw i64 %done, 8");
         let more = self.def("icmp ult i64 %done.next, %full");

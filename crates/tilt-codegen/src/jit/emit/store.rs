@@ -40,10 +40,6 @@ impl Emitter<'_> {
         let more = self.def("icmp ult i64 %next, %rows");
         self.branch(&more, "loop", "exit");
         self.label("exit");
-        if streaming {
-            // Streaming stores obey no order of their own.
-            self.line("  fence seq_cst");
-        }
     }
 
     /// The loop over `%quads` rows, a multiple of 32. Goes on in the block `rest`.

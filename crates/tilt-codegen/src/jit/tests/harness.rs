@@ -99,7 +99,7 @@ impl Build for Loop {
     fn slot(&mut self, op: Combine, value: ValueId, fold: bool, backward: bool) {
         let mut all = match &self.sink {
             Sink::Scan { slots, .. } | Sink::Fold { slots, .. } => slots.clone(),
-            Sink::Store { .. } => vec![],
+            Sink::Store { .. } | Sink::Panes { .. } => vec![],
         };
         all.push(Slot { op, value });
         self.sink = if fold {

@@ -299,15 +299,15 @@ fn backward_scans_of_bits() {
 }
 
 /// Pages that may be touched between two that may not.
-struct Guarded {
+pub(super) struct Guarded {
     start: *mut u8,
     size: usize,
 }
 
-const PAGE: usize = 4096;
+pub(super) const PAGE: usize = 4096;
 
 impl Guarded {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let size = 3 * PAGE;
         // SAFETY: a fresh mapping; its middle page is made accessible.
         let start = unsafe {
@@ -323,11 +323,11 @@ impl Guarded {
         };
         Self { start, size }
     }
-    fn first(&self) -> *mut u8 {
+    pub(super) fn first(&self) -> *mut u8 {
         // SAFETY: within the mapping.
         unsafe { self.start.add(PAGE) }
     }
-    fn end(&self) -> *mut u8 {
+    pub(super) fn end(&self) -> *mut u8 {
         // SAFETY: within the mapping.
         unsafe { self.start.add(2 * PAGE) }
     }

@@ -1,0 +1,300 @@
+//! Kernels on columns that lie directly at memory that must not be touched.
+
+use super::{
+    super::Module,
+    harness::*,
+    reductions::{Guarded, PAGE},
+};
+use crate::{
+    abi::{Args, Target, View, nothing_ahead},
+    lir::{By, Combine, Imm, Inst, LANES, Lanes, Loop, Sink, Ty},
+};
+
+const TYPES: [Ty; 7] = [
+    Ty::F64,
+    Ty::F32,
+    Ty::I64,
+    Ty::I32,
+    Ty::U16,
+    Ty::I8,
+    Ty::Bool,
+];
+
+/// A page of which exactly `elements` elements of a type may be touched on one side.
+struct Edge {
+    page: Guarded,
+    ty: Ty,
+    elements: usize,
+    at_end: bool,
+}
+
+impl Edge {
+    fn new(ty: Ty, elements: usize, at_end: bool) -> Self {
+        let page = Guarded::new();
+        let edge = Self {
+            page,
+            ty,
+            elements,
+            at_end,
+        };
+        assert!(edge.bytes() <= PAGE);
+        edge
+    }
+
+    fn bytes(&self) -> usize {
+        match self.ty {
+            Ty::Bool => self.elements.div_ceil(8),
+            ty => self.elements * ty.bytes(),
+        }
+    }
+
+    fn pointer(&self) -> *mut u8 {
+        if self.at_end {
+            self.page.end().wrapping_sub(self.bytes())
+        } else {
+            self.page.first()
+        }
+    }
+
+    fn fill(&self, words: &[u64]) {
+        for (row, word) in words.iter().enumerate() {
+            assert!(row < self.elements);
+            // SAFETY: the element is within the page.
+            unsafe {
+                if self.ty == Ty::Bool {
+                    let byte = self.pointer().add(row / 8);
+                    *byte = *byte & !(1 << (row % 8)) | ((*word as u8 & 1) << (row % 8));
+                } else {
+                    let bytes = word.to_le_bytes();
+                    let at = self.pointer().add(row * self.ty.bytes());
+                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, self.ty.bytes());
+                }
+            }
+        }
+    }
+
+    fn get(&self, row: usize) -> u64 {
+        assert!(row < self.elements);
+        // SAFETY: the element is within the page.
+        unsafe {
+            if self.ty == Ty::Bool {
+                return u64::from(*self.pointer().add(row / 8) >> (row % 8) & 1);
+            }
+            let mut word = [0u8; 8];
+            let at = self.pointer().add(row * self.ty.bytes());
+            std::ptr::copy_nonoverlapping(at, word.as_mut_ptr(), self.ty.bytes());
+            let bits = u64::from_le_bytes(word);
+            if self.ty.is_float() {
+                bits
+            } else {
+                Imm::int(self.ty, bits as i64).bits
+            }
+        }
+    }
+}
+
+/// Calls a kernel of one column on rows or ranges.
+///
+/// # Safety
+/// View, target and ranges keep the contract of [`crate::abi`].
+unsafe fn call(module: &Module, view: View, target: Target, ranges: &[i64], rows: usize) {
+    let mut state = 0u64;
+    let args = Args {
+        views: &raw const view,
+        targets: &raw const target,
+        params: std::ptr::null(),
+        state: &raw mut state,
+        ranges: ranges.as_ptr(),
+        first: 0,
+        rows: rows as u64,
+        ahead: nothing_ahead(),
+        step: 0,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { module.kernel(0)(&raw const args) };
+}
+
+/// Without checks, which would stop a kernel before the page does.
+fn compiled(lp: &Loop) -> Vec<Module> {
+    let unchecked = modes().into_iter().filter(|(options, _)| !options.checked);
+    unchecked.map(|mode| module(lp, &mode)).collect()
+}
+
+#[test]
+fn stores_touch_whole_groups_of_rows_and_no_more() {
+    for ty in TYPES {
+        for lanes in [Lanes::One, Lanes::Eight] {
+            for streaming in [false, true] {
+                let mut lp = new_loop(lanes);
+                let column = lp.access(ty, By::Row);
+                let x = lp.push(Inst::Load(column), ty);
+                let valid = lp.push(Inst::Valid(column), Ty::Bool);
+                lp.store(x, Some(valid));
+                if let Sink::Store {
+                    streaming: past, ..
+                } = &mut lp.sink
+                {
+                    *past = streaming;
+                }
+                for module in compiled(&lp) {
+                    for rows in 0..45 {
+                        // Streaming stores ask for aligned groups, which pages begin with.
+                        store_guarded(ty, &module, rows, false);
+                        store_guarded(ty, &module, rows, true);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Copies rows between columns that lie at an end of accessible memory.
+fn store_guarded(ty: Ty, module: &Module, rows: usize, at_end: bool) {
+    let padded = rows.next_multiple_of(LANES);
+    let edge = |ty: Ty| Edge::new(ty, padded, at_end);
+    let (values, valid, out, out_valid) = (edge(ty), edge(Ty::Bool), edge(ty), edge(Ty::Bool));
+    let words = samples(ty, rows, 41);
+    let bits = samples(Ty::Bool, rows, 42);
+    values.fill(&words);
+    valid.fill(&bits);
+    let view = View {
+        values: values.pointer(),
+        validity: valid.pointer(),
+        index: std::ptr::null(),
+        lead: 0,
+        len: padded as u64,
+    };
+    let target = Target {
+        values: out.pointer(),
+        validity: out_valid.pointer(),
+        len: padded as u64,
+    };
+    // SAFETY: a group more than the rows can be read and written.
+    unsafe { call(module, view, target, &[], rows) };
+    for row in 0..rows {
+        assert_eq!(out_valid.get(row), bits[row], "{ty:?} {row} of {rows}");
+        let (found, expected) = (out.get(row), words[row]);
+        assert!(
+            same(ty, found, expected),
+            "{ty:?} {row} of {rows}: {found:x}"
+        );
+    }
+}
+
+#[test]
+fn reads_by_index_touch_the_elements_they_name() {
+    for ty in TYPES.into_iter().filter(|ty| *ty != Ty::Bool) {
+        let mut lp = new_loop(Lanes::Eight);
+        let column = lp.access(ty, By::Index);
+        let x = lp.push(Inst::Load(column), ty);
+        lp.store(x, None);
+        for module in compiled(&lp) {
+            for len in [1usize, 2, 7, 8, 9, 31] {
+                for at_end in [false, true] {
+                    let rows = 2 * len + 3;
+                    let padded = rows.next_multiple_of(LANES);
+                    let values = Edge::new(ty, len, at_end);
+                    let index = Edge::new(Ty::U32, padded, at_end);
+                    let valid = Edge::new(Ty::Bool, padded, at_end);
+                    let out = Edge::new(ty, padded, at_end);
+                    let words = samples(ty, len, 43);
+                    values.fill(&words);
+                    let at = |row: usize| (row * 5) % len;
+                    index.fill(&(0..padded).map(|row| at(row) as u64).collect::<Vec<_>>());
+                    let view = View {
+                        values: values.pointer(),
+                        validity: valid.pointer(),
+                        index: index.pointer().cast(),
+                        lead: 0,
+                        len: len as u64,
+                    };
+                    let target = Target {
+                        values: out.pointer(),
+                        validity: std::ptr::null_mut(),
+                        len: padded as u64,
+                    };
+                    // SAFETY: the index names elements, for a group more than the rows.
+                    unsafe { call(&module, view, target, &[], rows) };
+                    for row in 0..rows {
+                        let (found, expected) = (out.get(row), words[at(row)]);
+                        assert!(
+                            same(ty, found, expected),
+                            "{ty:?} {row} of {rows}: {found:x}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn scans_touch_nothing_outside_of_their_ranges() {
+    for ty in [Ty::F64, Ty::I64, Ty::I32] {
+        for backward in [false, true] {
+            let mut lp = new_loop(Lanes::Eight);
+            let column = lp.access(ty, By::Row);
+            let x = lp.push(Inst::Load(column), ty);
+            let valid = lp.push(Inst::Valid(column), Ty::Bool);
+            let zero = lp.constant(Imm::zero(ty));
+            let x = lp.push(Inst::Select(valid, x, zero), ty);
+            lp.slot(Combine::Add, x, false, backward);
+            for module in compiled(&lp) {
+                for rows in 0..45 {
+                    for at_end in [false, true] {
+                        scan_guarded(ty, &module, rows, backward, at_end);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Counts rows, in two ranges that touch each other and both ends of what is accessible.
+fn scan_guarded(ty: Ty, module: &Module, rows: usize, backward: bool, at_end: bool) {
+    let (values, out) = (Edge::new(ty, rows, at_end), Edge::new(ty, rows, at_end));
+    let valid = Edge::new(Ty::Bool, rows, at_end);
+    let number = |n: usize| {
+        if ty.is_float() {
+            Imm::float(ty, n as f64).bits
+        } else {
+            Imm::int(ty, n as i64).bits
+        }
+    };
+    values.fill(&vec![number(1); rows]);
+    valid.fill(&vec![1; rows]);
+    let view = View {
+        values: values.pointer(),
+        validity: valid.pointer(),
+        index: std::ptr::null(),
+        lead: 0,
+        len: rows as u64,
+    };
+    let target = Target {
+        values: out.pointer(),
+        validity: std::ptr::null_mut(),
+        len: rows as u64,
+    };
+    let split = rows / 3;
+    let (first, second) = ([0, split as i64], [split as i64, rows as i64]);
+    let ranges = if backward {
+        [second, first]
+    } else {
+        [first, second]
+    };
+    // SAFETY: the rows of the ranges exist.
+    unsafe { call(module, view, target, ranges.as_flattened(), 2) };
+    for row in 0..rows {
+        let range = if row < split { 0..split } else { split..rows };
+        let counted = if backward {
+            range.end - row
+        } else {
+            row + 1 - range.start
+        };
+        assert_eq!(
+            out.get(row),
+            number(counted),
+            "{ty:?} {row} of {rows}, backward {backward}"
+        );
+    }
+}

@@ -1,0 +1,139 @@
+//! Loops made of others: for totals of windows that slide, for panes, and for rows away from the ends of columns.
+
+use std::collections::HashMap;
+
+use tilt_ir::Id;
+
+use super::{
+    Access, AccessId, Binary, By, Combine, Inst, LONGEST_PANE, Loop, Node, Sink, Slot, Ty, ValueId,
+};
+
+impl Loop {
+    /// A scan of sums of integers as one that adds each row's value less another's: the accesses are there twice, first those of what is
+    /// added, then, in the same order, those of what is subtracted. Slots that are no sums combine what is added only.
+    ///
+    /// `None` if the loop is no scan forward of integers, or if a row is more than the values that it reads: bits of rows at any distance
+    /// are not found at whole bytes, and the row's number is that of one of the two only.
+    pub fn difference(&self) -> Option<Self> {
+        let Sink::Scan {
+            slots,
+            backward: false,
+        } = &self.sink
+        else {
+            return None;
+        };
+        if !self.is_movable(slots) {
+            return None;
+        }
+        let mut result = self.clone();
+        for (_, access) in self.accesses.iter() {
+            let mut access = access.clone();
+            access.name = format!("{} that leaves", access.name);
+            result.accesses.push(access);
+        }
+        let (reads, first) = (self.accesses.len(), self.values.len());
+        for (_, node) in self.values.iter() {
+            let mut node = node.clone();
+            if let Inst::Load(access) = &mut node.inst {
+                *access = AccessId::new(access.index() + reads);
+            }
+            node.inst.map_operands(|v| ValueId::new(v.index() + first));
+            result.values.push(node);
+        }
+        let mut sums = Vec::with_capacity(slots.len());
+        for slot in slots {
+            let mut slot: Slot = *slot;
+            if slot.op == Combine::Add {
+                let ty = self.ty(slot.value);
+                let leaves = ValueId::new(slot.value.index() + first);
+                let inst = Inst::Binary(Binary::Sub, slot.value, leaves);
+                slot.value = result.values.push(Node { inst, ty });
+            }
+            sums.push(slot);
+        }
+        result.sink = Sink::Scan {
+            slots: sums,
+            backward: false,
+        };
+        Some(result)
+    }
+
+    /// A fold of integers as one of panes. `None` if there is no such loop, or if it could not begin with any row, as for [`difference`](Self::difference).
+    pub fn panes(&self, every: u32) -> Option<Self> {
+        let Sink::Fold { slots, .. } = &self.sink else {
+            return None;
+        };
+        let exists = every.is_power_of_two() && (2..=LONGEST_PANE).contains(&every);
+        (exists && self.is_movable(slots)).then(|| Self {
+            sink: Sink::Panes {
+                slots: slots.clone(),
+                every,
+            },
+            ..self.clone()
+        })
+    }
+
+    /// The loop for rows whose windows lie inside of their columns: positions `min(max(row·every + offset, 0), len)` are `row·every + offset`, and
+    /// the distance of two of them is the same for all rows. `None` if there are no such positions.
+    ///
+    /// Accesses and parameters stay those of the loop, though not all may be read.
+    pub fn inside(&self) -> Option<Self> {
+        let mut result = self.clone();
+        let mut offsets = HashMap::new();
+        for (id, node) in self.values.iter() {
+            if let Some((position, of)) = self.clamped(&node.inst) {
+                result.values[id].inst = self.values[position].inst.clone();
+                offsets.insert(id, of);
+            }
+            if let Inst::Binary(Binary::Sub, a, b) = &node.inst
+                && let (Some((row, a)), Some((same, b))) = (offsets.get(a), offsets.get(b))
+                && row == same
+            {
+                result.values[id].inst = Inst::Binary(Binary::Sub, *a, *b);
+            }
+        }
+        (!offsets.is_empty()).then_some(result)
+    }
+
+    /// Of a position that is kept inside of a column: where it would be, and that as `row·every` and an offset.
+    fn clamped(&self, inst: &Inst) -> Option<(ValueId, (ValueId, ValueId))> {
+        let inst_of = |id: &ValueId| &self.values[*id].inst;
+        let Inst::Binary(Binary::Min, above, len) = inst else {
+            return None;
+        };
+        let (Inst::Binary(Binary::Max, position, zero), Inst::Param(_)) =
+            (inst_of(above), inst_of(len))
+        else {
+            return None;
+        };
+        let Inst::Binary(Binary::Add, row, offset) = inst_of(position) else {
+            return None;
+        };
+        let is_zero = matches!(inst_of(zero), Inst::Const(imm) if imm.bits == 0);
+        let is_row = |id: &ValueId| *inst_of(id) == Inst::Row;
+        let is_moved = match inst_of(row) {
+            Inst::Binary(Binary::Mul, row, every) => is_row(row) && self.is_invariant(*every),
+            _ => is_row(row),
+        };
+        let is_offset = matches!(inst_of(offset), Inst::Param(_));
+        (is_zero && is_moved && is_offset).then_some((*position, (*row, *offset)))
+    }
+
+    /// Whether a value is the same for all rows.
+    pub(crate) fn is_invariant(&self, value: ValueId) -> bool {
+        match &self.values[value].inst {
+            Inst::Const(_) | Inst::Param(_) => true,
+            Inst::Unary(_, a) | Inst::Convert(a) | Inst::Bits(a) => self.is_invariant(*a),
+            Inst::Binary(_, a, b) => self.is_invariant(*a) && self.is_invariant(*b),
+            _ => false,
+        }
+    }
+
+    /// Whether views can be moved by any number of rows, and the slots combined in any order.
+    fn is_movable(&self, slots: &[Slot]) -> bool {
+        let plain = |a: &Access| a.by == By::Row && !a.nullable && a.ty != Ty::Bool;
+        self.accesses.iter().all(|(_, access)| plain(access))
+            && self.values.iter().all(|(_, node)| node.inst != Inst::Row)
+            && slots.iter().all(|slot| self.ty(slot.value).is_int())
+    }
+}

@@ -1,0 +1,48 @@
+//! Which rows of a stage read only rows that exist.
+
+use std::ops::Range;
+
+use tilt_codegen::lir::LANES;
+
+use super::StageRun;
+use crate::{locate::Locator, plan::Source};
+
+impl StageRun<'_> {
+    /// The rows for which there is a loop that knows that what they read exists, whole groups of them.
+    pub(super) fn inside(&self, rows: &Range<usize>, locators: &[Locator]) -> Range<usize> {
+        let none = rows.end..rows.end;
+        let Some(inside) = &self.stage.inside else {
+            return none;
+        };
+        let (mut first, mut end) = (rows.start as i64, rows.end as i64);
+        for source in &inside.sources {
+            let (offset, len) = match source {
+                Source::OwnRows { rows: back } => {
+                    let computed = (rows.start as i64).saturating_sub(self.before as i64);
+                    first = first.max(computed - back);
+                    continue;
+                }
+                Source::Leaf { stream, locate, .. } | Source::Present { stream, locate } => {
+                    match &locators[*locate] {
+                        Locator::Rows(offset) => (*offset, self.series[stream].axis.len() as i64),
+                        Locator::Nowhere => return none,
+                        _ => continue,
+                    }
+                }
+                _ => continue,
+            };
+            first = first.max(offset.saturating_neg());
+            end = end.min(len.saturating_sub(offset));
+        }
+        let group = |row: i64| (row - rows.start as i64) / LANES as i64 * LANES as i64;
+        let at = |row: i64| (rows.start as i64 + row).clamp(0, rows.end as i64) as usize;
+        let first = at(group(first.saturating_add(LANES as i64 - 1)));
+        // The last group of all may be a part of one.
+        let end = if end == rows.end as i64 {
+            rows.end
+        } else {
+            at(group(end))
+        };
+        if first < end { first..end } else { none }
+    }
+}

@@ -1,0 +1,237 @@
+//! Suffixes and prefixes of blocks for windows that move by one unit from row to row.
+//!
+//! A chunk of rows reads the suffixes of consecutive units and the prefixes of others, as many as it has rows, so no more is kept of either. Prefixes
+//! are scanned as rows advance. Suffixes are scanned backward, block by block, when rows come to a block; of a long block only a *portion* at a time,
+//! from a carry that one pass over the block has left at the end of each portion.
+
+use std::ops::Range;
+
+use tilt_codegen::{
+    abi::{Target, View},
+    lir::{Combine, LANES, Ty},
+};
+
+use super::{
+    calls::{Calls, Next},
+    held::{Held, Stand},
+    neutral_words,
+};
+use crate::{memory::Scratch, range::Steady, run::CHUNK};
+
+/// Units of a long block whose suffixes are kept together: they stay in the second cache.
+const PORTION: usize = 1 << 16;
+
+pub(super) struct BlockScans {
+    steady: Steady,
+    forward: usize,
+    backward: usize,
+    slots: Vec<(Combine, Ty)>,
+    late: Vec<Held>,
+    /// The unit up to which prefixes are scanned, none at first, and the carry there.
+    scanned: Option<usize>,
+    carry: Vec<u64>,
+    early: Vec<Held>,
+    /// The unit up to which suffixes are kept, none at first.
+    kept: Option<usize>,
+    /// Of the long block that the next unit is in: carries at the ends of its portions, the last portion's first.
+    carries: Vec<Vec<u64>>,
+}
+
+impl BlockScans {
+    pub(super) fn new(
+        steady: Steady,
+        (forward, backward): (usize, usize),
+        slots: &[(Combine, Ty)],
+    ) -> Self {
+        let width = (steady.width() as usize).min(steady.len).min(PORTION);
+        let held = |room: usize| slots.iter().map(|slot| Held::new(*slot, room)).collect();
+        Self {
+            steady,
+            forward,
+            backward,
+            slots: slots.to_vec(),
+            late: held(2 * CHUNK + LANES),
+            scanned: None,
+            carry: Vec::new(),
+            early: held(2 * CHUNK + width),
+            kept: None,
+            carries: Vec::new(),
+        }
+    }
+
+    /// Scans what a chunk of rows reads.
+    pub(super) fn advance(&mut self, calls: &Calls, rows: &Range<usize>) {
+        if self.steady.len > 0 {
+            self.advance_prefixes(calls, self.units(rows, self.steady.hi - 1));
+            self.advance_suffixes(calls, self.units(rows, self.steady.lo));
+        }
+    }
+
+    /// The unit that the next chunk reads first.
+    pub(super) fn next(&self) -> usize {
+        self.scanned.unwrap_or(0)
+    }
+
+    /// The units that rows read, so far away; at least one, because the first and the last stand for some that do not exist.
+    fn units(&self, rows: &Range<usize>, offset: i64) -> Range<usize> {
+        let len = self.steady.len as i64;
+        let from = (rows.start as i64 + offset).clamp(0, len - 1);
+        let to = (rows.end as i64 + offset).clamp(from + 1, len);
+        from as usize..to as usize
+    }
+
+    /// The existing units of the block that a unit is in.
+    fn block(&self, unit: usize) -> Range<usize> {
+        let start = self.steady.block_start(unit as i64);
+        let end = (start + self.steady.width()).min(self.steady.len as i64);
+        start.max(0) as usize..end as usize
+    }
+
+    fn advance_prefixes(&mut self, calls: &Calls, needed: Range<usize>) {
+        let mut scanned = self.scanned.unwrap_or_else(|| {
+            self.carry = neutral_words(&self.slots);
+            self.block(needed.start).start
+        });
+        let mut block = self.block(scanned);
+        while scanned < needed.end {
+            self.late
+                .iter_mut()
+                .for_each(|held| held.keep(needed.start.min(scanned)));
+            let until = needed.end.min(scanned + CHUNK);
+            let mut ranges = Vec::new();
+            while scanned < until {
+                if scanned == block.end {
+                    block = scanned..(scanned + self.steady.width() as usize).min(self.steady.len);
+                }
+                if ranges.is_empty() && scanned == block.start {
+                    self.carry = neutral_words(&self.slots);
+                }
+                // Whole groups, counted from the block's start, so that the next call goes on with one.
+                let end = block.start + (until - block.start).next_multiple_of(LANES);
+                let end = end.min(block.end);
+                ranges.push((scanned..end, block.start));
+                scanned = end;
+            }
+            let targets: Vec<Target> = self.late.iter().map(Held::target).collect();
+            let (row, first) = (scanned, ranges[0].0.start);
+            let calls = calls.with_next(Next { row, first });
+            calls.scan(self.forward, &ranges, &targets, &mut self.carry);
+            self.late.iter_mut().for_each(|held| held.extend(scanned));
+        }
+        self.scanned = Some(scanned);
+    }
+
+    fn advance_suffixes(&mut self, calls: &Calls, needed: Range<usize>) {
+        let mut kept = self.kept.unwrap_or(0).max(needed.start);
+        if kept >= needed.end {
+            return;
+        }
+        self.early
+            .iter_mut()
+            .for_each(|held| held.keep(needed.start));
+        let mut blocks = Vec::new();
+        let width = self.steady.width() as usize;
+        let mut block = self.block(kept);
+        while kept < needed.end {
+            if kept == block.end {
+                block = kept..(kept + width).min(self.steady.len);
+            }
+            if block.len() <= PORTION {
+                blocks.push((kept..block.end, block.end - 1));
+                kept = block.end;
+            } else {
+                self.scan_suffixes(calls, &std::mem::take(&mut blocks));
+                kept = self.portion(&calls.far(), &block, kept);
+            }
+        }
+        self.scan_suffixes(calls, &blocks);
+        self.kept = Some(kept);
+    }
+
+    /// Scans suffixes up to the ends of blocks that follow each other, each given with its last unit.
+    fn scan_suffixes(&mut self, calls: &Calls, blocks: &[(Range<usize>, usize)]) {
+        let Some((_, last)) = blocks.last() else {
+            return;
+        };
+        let targets: Vec<Target> = self.early.iter().map(Held::target).collect();
+        let mut neutral = neutral_words(&self.slots);
+        calls.scan(self.backward, blocks, &targets, &mut neutral);
+        self.early.iter_mut().for_each(|held| held.extend(last + 1));
+        // Of the first block earlier units may be kept already; all others begin here.
+        self.begin_block(blocks[0].0.start);
+        for (units, _) in &blocks[1..] {
+            let start = units.start;
+            self.early.iter().for_each(|held| held.set_neutral(start));
+        }
+    }
+
+    /// The whole of a block is a prefix: a window that begins with it has no early part.
+    fn begin_block(&self, unit: usize) {
+        if self.steady.block_start(unit as i64) == unit as i64 {
+            self.early.iter().for_each(|held| held.set_neutral(unit));
+        }
+    }
+
+    /// Scans the suffixes of units of a long block from `from` to where its portion ends, which is returned.
+    fn portion(&mut self, calls: &Calls, block: &Range<usize>, from: usize) -> usize {
+        let portion = (block.end - 1 - from) / PORTION;
+        if portion >= self.carries.len() {
+            self.pass(calls, block, portion);
+        }
+        let mut carry = self.carries[portion].clone();
+        self.carries.truncate(portion);
+        let end = block.end - portion * PORTION;
+        let targets: Vec<Target> = self.early.iter().map(Held::target).collect();
+        let units = [(from..end, block.end - 1)];
+        calls.scan(self.backward, &units, &targets, &mut carry);
+        self.early.iter_mut().for_each(|held| held.extend(end));
+        self.begin_block(from);
+        end
+    }
+
+    /// Scans a block backward as far as its portion number `portion` goes, for the carries only.
+    fn pass(&mut self, calls: &Calls, block: &Range<usize>, portion: usize) {
+        let mut carry = neutral_words(&self.slots);
+        self.carries = vec![carry.clone()];
+        let mut end = block.end;
+        while self.carries.len() <= portion {
+            let start = end - CHUNK;
+            let targets: Vec<Target> = self.early.iter().map(|held| held.spare(start)).collect();
+            let units = [(start..end, block.end - 1)];
+            calls.scan(self.backward, &units, &targets, &mut carry);
+            end = start;
+            if (block.end - end).is_multiple_of(PORTION) {
+                self.carries.push(carry.clone());
+            }
+        }
+    }
+
+    /// A column for a chunk of rows: `2k` is slot `k`'s early part, `2k + 1` its late part.
+    pub(super) fn view(&self, column: usize, rows: &Range<usize>, scratch: &mut Scratch) -> View {
+        let Steady { lo, hi, len, .. } = self.steady;
+        let (end, all) = (len as i64, (i64::MAX, Stand::Neutral));
+        if column.is_multiple_of(2) {
+            // Windows that begin before the first unit, but in its block, have all of it that exists in their early part.
+            let block = self.steady.block_start(0);
+            let stands = [
+                (block + 1, Stand::Neutral),
+                (0, Stand::Of(0)),
+                (end, Stand::Own),
+                all,
+            ];
+            let first = rows.start as i64 + lo;
+            let stands = if len == 0 { &stands[3..] } else { &stands[..] };
+            return self.early[column / 2].view((first, rows.len()), len, stands, scratch);
+        }
+        let block = self.steady.block_start(end - 1) + self.steady.width();
+        let stands = [
+            (0, Stand::Neutral),
+            (end, Stand::Own),
+            (block, Stand::Of(len.saturating_sub(1))),
+            all,
+        ];
+        let first = rows.start as i64 + hi - 1;
+        let stands = if len == 0 { &stands[3..] } else { &stands[..] };
+        self.late[column / 2].view((first, rows.len()), len, stands, scratch)
+    }
+}

@@ -1,0 +1,241 @@
+//! Scans of all positions of a piece, of which rows read by index: windows that follow no pattern.
+
+use std::ops::Range;
+
+use tilt_codegen::{
+    abi::{Target, View},
+    lir::{Combine, Imm, LANES, Ty},
+};
+
+use super::{calls::Calls, fill, neutral_words};
+use crate::{
+    memory::{Returned, Scratch},
+    range::{Parts, RangeRun},
+    view,
+    window::{Algorithm, WindowPlan},
+};
+
+/// Elements before the first position: neutral ones, and room for what a group writes too much.
+const PAD: usize = 8;
+
+pub(super) struct Columns {
+    kind: Kind,
+    slots: Vec<(Combine, Ty)>,
+    /// Suffixes of blocks, for each slot: element `p + PAD` from position `p` to the block's end.
+    suffixes: Vec<Returned>,
+    /// Prefixes of blocks, or running totals, up to the position.
+    prefixes: Vec<Returned>,
+    /// Positions that are scanned, and the block that the next one is in.
+    scanned: usize,
+    block: Range<usize>,
+    carry: Vec<u64>,
+    /// Which element of the columns each row reads.
+    early: *const u32,
+    late: *const u32,
+}
+
+/// What is scanned, by loops of these numbers.
+#[derive(Clone, Copy)]
+enum Kind {
+    Blocks { forward: usize, backward: usize },
+    Prefix { forward: usize },
+}
+
+impl Columns {
+    pub(super) fn new(plan: &WindowPlan, len: usize) -> Self {
+        let kind = match plan.algorithm {
+            Algorithm::Blocks { forward, backward } => Kind::Blocks { forward, backward },
+            other => Kind::Prefix {
+                forward: other.forward(),
+            },
+        };
+        let columns = || {
+            let columns = plan.slots.iter().map(|(op, ty)| {
+                let memory = Returned::new((len + 2 * PAD + LANES) * ty.bytes());
+                fill(memory.as_ptr(), PAD, *ty, op.neutral(*ty));
+                memory
+            });
+            columns.collect()
+        };
+        Self {
+            kind,
+            slots: plan.slots.clone(),
+            suffixes: match kind {
+                Kind::Blocks { .. } => columns(),
+                Kind::Prefix { .. } => Vec::new(),
+            },
+            prefixes: columns(),
+            scanned: 0,
+            block: 0..0,
+            carry: neutral_words(&plan.slots),
+            early: std::ptr::null(),
+            late: std::ptr::null(),
+        }
+    }
+
+    pub(super) fn scanned(&self) -> usize {
+        self.scanned
+    }
+
+    /// What the carry of the last slot has gathered.
+    pub(super) fn last(&self) -> u64 {
+        self.carry.last().map_or(0, |word| *word)
+    }
+
+    /// Scans what a chunk of rows reads; returns the positions that are new.
+    pub(super) fn advance(
+        &mut self,
+        calls: &Calls,
+        range: &mut RangeRun,
+        rows: &Range<usize>,
+        scratch: &mut Scratch,
+    ) -> Range<usize> {
+        let from = self.scanned;
+        let target = range.end(rows, scratch);
+        match self.kind {
+            Kind::Prefix { forward } => {
+                self.extend(calls, forward, target);
+                self.index_totals(range, rows.len(), scratch);
+            }
+            Kind::Blocks { forward, backward } => {
+                self.scan_blocks(calls, range, (forward, backward), target);
+                let Parts { early, late } = range.parts(PAD as u32, scratch);
+                (self.early, self.late) = (early, late);
+            }
+        }
+        from..self.scanned
+    }
+
+    /// Scans forward to `to` without blocks.
+    fn extend(&mut self, calls: &Calls, forward: usize, to: usize) {
+        if to > self.scanned {
+            let targets = self.targets(&self.prefixes);
+            calls.scan(forward, &[(self.scanned..to, 0)], &targets, &mut self.carry);
+            self.scanned = to;
+        }
+    }
+
+    /// Scans blocks until all positions before `target` are: one call for the prefixes of all, one for the suffixes of those that end.
+    fn scan_blocks(
+        &mut self,
+        calls: &Calls,
+        range: &RangeRun,
+        (forward, backward): (usize, usize),
+        target: usize,
+    ) {
+        if self.scanned >= target {
+            return;
+        }
+        let mut prefixes = Vec::new();
+        let mut suffixes = Vec::new();
+        while self.scanned < target {
+            if self.scanned == self.block.end {
+                self.block = self.scanned..range.block_end(self.scanned);
+                if prefixes.is_empty() {
+                    self.carry = neutral_words(&self.slots);
+                }
+            }
+            let start = self.block.start;
+            // Whole groups, counted from the block's start, so that the next call goes on with one.
+            let end = start + (target - start).next_multiple_of(LANES);
+            let end = end.min(self.block.end);
+            prefixes.push((self.scanned..end, start));
+            self.scanned = end;
+            if end == self.block.end {
+                suffixes.push((self.block.clone(), self.block.end - 1));
+            }
+        }
+        let targets = self.targets(&self.prefixes);
+        calls.scan(forward, &prefixes, &targets, &mut self.carry);
+        if !suffixes.is_empty() {
+            let targets = self.targets(&self.suffixes);
+            let mut carry = neutral_words(&self.slots);
+            calls.scan(backward, &suffixes, &targets, &mut carry);
+        }
+    }
+
+    /// Where the loops write, by position.
+    fn targets(&self, columns: &[Returned]) -> Vec<Target> {
+        let columns = columns.iter().zip(&self.slots);
+        let targets = columns.map(|(memory, (_, ty))| Target {
+            values: memory.as_ptr().wrapping_add(PAD * ty.bytes()),
+            validity: std::ptr::null_mut(),
+            len: (memory.len() / ty.bytes() - PAD) as u64,
+        });
+        targets.collect()
+    }
+
+    /// Which running totals rows read: before the first position and before the end.
+    fn index_totals(&mut self, range: &mut RangeRun, n: usize, scratch: &mut Scratch) {
+        if range.steady().is_some() {
+            return;
+        }
+        let (first, end) = range.bounds(scratch);
+        let index = |positions: &[u32], scratch: &mut Scratch| {
+            let out = scratch.slice::<u32>(n.next_multiple_of(LANES));
+            for (out, p) in out.iter_mut().zip(positions) {
+                *out = p + PAD as u32 - 1;
+            }
+            out
+        };
+        let (first, end) = (index(first, scratch), index(end, scratch));
+        (self.early, self.late) = (first.as_ptr(), end.as_ptr());
+    }
+
+    /// As [`WindowRun::view`](super::WindowRun::view).
+    pub(super) fn view(
+        &self,
+        column: usize,
+        range: &RangeRun,
+        rows: &Range<usize>,
+        scratch: &mut Scratch,
+    ) -> View {
+        let (slot, is_late) = (column / 2, column % 2 == 1);
+        let (op, ty) = self.slots[slot];
+        let memory = match self.kind {
+            Kind::Blocks { .. } if !is_late => &self.suffixes[slot],
+            _ => &self.prefixes[slot],
+        };
+        let Some(steady) = range.steady() else {
+            return View {
+                values: memory.as_ptr(),
+                index: if is_late { self.late } else { self.early },
+                len: (memory.len() / ty.bytes()) as u64,
+                ..view::nothing()
+            };
+        };
+        // Only running totals are read by row: those before a position, after the last one that of all.
+        let offset = if is_late { steady.hi } else { steady.lo } - 1;
+        let first = rows.start as i64 + offset;
+        let padded = rows.len().next_multiple_of(LANES);
+        let bytes = ty.bytes();
+        let element = |p: i64| {
+            memory
+                .as_ptr()
+                .wrapping_add((p + PAD as i64) as usize * bytes)
+        };
+        let values = if first >= 0 && first + rows.len() as i64 <= self.scanned as i64 {
+            element(first)
+        } else {
+            let out = scratch.take(padded * bytes);
+            let neutral: Imm = op.neutral(ty);
+            for row in 0..rows.len() {
+                let p = first + row as i64;
+                let target = out.wrapping_add(row * bytes);
+                if p < 0 || self.scanned == 0 {
+                    fill(target, 1, ty, neutral);
+                } else {
+                    let from = element(p.min(self.scanned as i64 - 1));
+                    // SAFETY: an element of the column, copied to one of the chunk.
+                    unsafe { std::ptr::copy_nonoverlapping(from, target, bytes) }
+                }
+            }
+            out
+        };
+        View {
+            values,
+            len: padded as u64,
+            ..view::nothing()
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Panes: as many positions as windows move by from row to row, folded into one element.
+
+use std::{collections::BTreeMap, ops::Range};
+
+use tilt_codegen::{
+    abi::{Target, View},
+    lir::{Combine, LANES, Ty},
+};
+use tilt_ir::StreamId;
+
+use super::calls::Calls;
+use crate::{
+    memory::Returned,
+    range::{RangeRun, Steady},
+    run::Piece,
+    series::Series,
+    view,
+    window::{Guard, PanePlan, WindowPlan},
+};
+
+pub(super) struct Panes {
+    plan: PanePlan,
+    steady: Steady,
+    /// The position that pane 0 begins with, at most 0.
+    first: i64,
+    positions: usize,
+    /// An element of each pane, for each slot.
+    columns: Vec<(Returned, Ty)>,
+    views: Vec<View>,
+    /// Panes from the first that a row reads to this one are folded; none at first.
+    folded: Option<usize>,
+    /// Those that were folded last.
+    latest: Range<usize>,
+}
+
+impl Panes {
+    pub(super) fn new(plan: PanePlan, range: &RangeRun, slots: &[(Combine, Ty)]) -> Self {
+        let (steady, first) = range.panes().expect("ranges with panes are regular");
+        let columns = slots.iter();
+        let columns: Vec<(Returned, Ty)> = columns
+            .map(|(_, ty)| (Returned::new((steady.len + LANES) * ty.bytes()), *ty))
+            .collect();
+        let views = columns.iter().map(|(memory, _)| View {
+            values: memory.as_ptr(),
+            len: (steady.len + LANES) as u64,
+            ..view::nothing()
+        });
+        Self {
+            plan,
+            steady,
+            first,
+            positions: range.len(),
+            views: views.collect(),
+            columns,
+            folded: None,
+            latest: 0..0,
+        }
+    }
+
+    pub(super) fn steady(&self) -> Steady {
+        self.steady
+    }
+
+    /// Loops over the panes instead of the positions.
+    pub(super) fn calls<'c>(
+        &'c self,
+        piece: &'c Piece<'c>,
+        plan: &'c WindowPlan,
+        all: &'c BTreeMap<StreamId, Series>,
+    ) -> Calls<'c> {
+        Calls::new(piece, plan, plan.algorithm.forward(), &self.views, &[], all)
+    }
+
+    /// Folds the panes that rows read first; returns their positions.
+    pub(super) fn advance(&mut self, calls: &Calls, rows: &Range<usize>) -> Range<usize> {
+        let len = self.steady.len as i64;
+        let pane = |row: usize, offset: i64| (row as i64 + offset).clamp(0, len) as usize;
+        // Prefixes are scanned by whole groups, which may reach beyond what rows read.
+        let end = pane(rows.end, self.steady.hi - 1 + LANES as i64);
+        // Totals subtract the pane before a window from what they had.
+        let start = self
+            .folded
+            .unwrap_or_else(|| pane(rows.start, self.steady.lo - 1));
+        self.latest = start..end.max(start);
+        self.folded = Some(self.latest.end);
+        let whole = self.whole(self.latest.clone());
+        if let (Some(number), false) = (self.plan.short, whole.is_empty()) {
+            let first = self.positions_of(whole.clone()).start;
+            let views = calls.shifted(&[first as i64]);
+            calls.panes(number, &views, whole.len(), &self.targets(whole.start));
+        }
+        self.fold(calls, self.latest.start..whole.start);
+        self.fold(calls, whole.end..self.latest.end);
+        self.positions_of(self.latest.clone())
+    }
+
+    /// Of some panes those that the loop for short ones folds: whole ones, a multiple of eight.
+    fn whole(&self, panes: Range<usize>) -> Range<usize> {
+        let is_cut = self.first < 0 && panes.start == 0;
+        let start = panes.end.min(panes.start + usize::from(is_cut));
+        let all = (self.positions as i64 - self.first) / self.plan.every;
+        let end = panes.end.min(all as usize).max(start);
+        match self.plan.short {
+            Some(_) => start..start + (end - start) / LANES * LANES,
+            None => start..start,
+        }
+    }
+
+    fn fold(&self, calls: &Calls, panes: Range<usize>) {
+        let mut ranges = Vec::with_capacity(2 * panes.len());
+        for pane in panes.clone() {
+            let positions = self.positions_of(pane..pane + 1);
+            ranges.extend([positions.start as i64, positions.end as i64]);
+        }
+        if !ranges.is_empty() {
+            calls.fold(self.plan.fold, &ranges, &self.targets(panes.start), None);
+        }
+    }
+
+    fn positions_of(&self, panes: Range<usize>) -> Range<usize> {
+        let position = |pane: usize| {
+            let position = self.first + pane as i64 * self.plan.every;
+            position.clamp(0, self.positions as i64) as usize
+        };
+        position(panes.start)..position(panes.end)
+    }
+
+    fn targets(&self, pane: usize) -> Vec<Target> {
+        let columns = self.columns.iter();
+        let targets = columns.map(|(memory, ty)| Target {
+            values: memory.as_ptr().wrapping_add(pane * ty.bytes()),
+            validity: std::ptr::null_mut(),
+            len: (self.steady.len + LANES - pane) as u64,
+        });
+        targets.collect()
+    }
+
+    /// The bits of magnitudes that the last slot of the latest panes has joined, if the guard looks there.
+    pub(super) fn magnitude(&self, guard: Guard) -> u64 {
+        let (Guard::Slot, Some((memory, _))) = (guard, self.columns.last()) else {
+            return 0;
+        };
+        #[expect(clippy::cast_ptr_alignment, reason = "a slot of words")]
+        let at = memory.as_ptr().cast::<u64>();
+        // SAFETY: the latest panes were written.
+        let bits =
+            unsafe { std::slice::from_raw_parts(at.add(self.latest.start), self.latest.len()) };
+        bits.iter().fold(0, |all, bits| all | bits)
+    }
+}
