@@ -1,16 +1,22 @@
 //! The compiled engine against the oracle: random programs, data, cuts, threads and backends, bit for bit.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Instant,
+};
 
 use proptest::{prelude::*, test_runner::TestCaseError};
 use tilt::{
     Backend, Query, RunOptions,
-    interp::{self, Event, Inputs, Options, events_of},
+    interp::{self, Event, Inputs, Options, events_of, run_buffers},
+    ir::Span,
 };
 
 use crate::{
     generate::{self, Choices, Scope, buffers},
-    properties::{BASES, choices, config},
+    keyed::is_same,
+    properties::{BASES, choices, config, key_the_records},
     text::{format_events, format_inputs},
 };
 
@@ -75,20 +81,149 @@ proptest! {
     }
 }
 
+/// Numbers that look random.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u16 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 40) as u16
+    }
+
+    fn choices(&mut self, count: usize) -> Vec<u16> {
+        (0..count).map(|_| self.next()).collect()
+    }
+}
+
+/// What a long run has come across.
+#[derive(Default, Debug)]
+struct Tally {
+    /// Pairs of a program and data on which machine code gave what the oracle gives.
+    agreed: u64,
+    /// Of these, with no event at all.
+    empty: u64,
+    /// Of these, by programs with a key.
+    keyed: u64,
+    /// Pairs for which the oracle has no result, only an error.
+    without_result: u64,
+    /// Programs that differed on some data.
+    failed: u64,
+}
+
+/// Each random program is compiled once and run on many data sets, cuts and numbers of threads. One million pairs:
+///
+/// ```text
+/// TILT_PROGRAMS=5000 TILT_DATA_PER_PROGRAM=200 cargo test --release -p tilt --test it many_data_sets -- --ignored --nocapture
+/// ```
+///
+/// `TILT_SEED` asks for other programs, `TILT_FIRST_PROGRAM` to begin with a later one.
+#[test]
+#[ignore = "takes as long as the numbers in its environment ask for"]
+fn machine_code_agrees_with_the_oracle_on_many_data_sets() {
+    let asked = |name: &str, otherwise: u64| {
+        std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
+    };
+    let (programs, data_sets) = (
+        asked("TILT_PROGRAMS", 50),
+        asked("TILT_DATA_PER_PROGRAM", 20),
+    );
+    let (seed, first) = (asked("TILT_SEED", 1), asked("TILT_FIRST_PROGRAM", 0));
+    println!("seed {seed}: {programs} programs from {first} on, {data_sets} data sets each");
+    let (begun, mut tally) = (Instant::now(), Tally::default());
+    for number in first..first + programs {
+        // A program of its own number, so that one that fails can be made again without those before it.
+        let mut random = Random(seed.rotate_left(40) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        random.choices(4);
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            on_many_data_sets(&mut random, data_sets, &mut tally)
+        }));
+        if let Some(difference) = outcome.unwrap_or_else(|_| Some("it panics".to_owned())) {
+            println!("seed {seed}, program {number}: {difference}");
+            tally.failed += 1;
+        }
+        if (number + 1) % 100 == 0 {
+            println!(
+                "{:7.1?}: {} programs, {tally:?}",
+                begun.elapsed(),
+                number + 1 - first
+            );
+        }
+    }
+    let rate = tally.agreed as f64 / begun.elapsed().as_secs_f64();
+    println!("{tally:?}, {rate:.0} pairs/s");
+    assert_eq!(tally.failed, 0);
+}
+
+/// One program on data sets that differ in base, length, φ, span, part, cuts and threads; the first difference.
+fn on_many_data_sets(random: &mut Random, data_sets: u64, tally: &mut Tally) -> Option<String> {
+    let length = 20 + usize::from(random.next()) % 200;
+    let choices = random.choices(length);
+    let mut program = generate::program(&mut Choices::new(&choices), Scope { instants: true });
+    let is_keyed = random.next().is_multiple_of(2) && !key_the_records(&mut program).is_empty();
+    let optimize = !random.next().is_multiple_of(4);
+    let query = Query::new(program.clone())
+        .expect("verified")
+        .optimize(optimize);
+    let compiled = query.compile().expect("compiles");
+    for _ in 0..data_sets {
+        let choices = random.choices(200);
+        let mut choices = Choices::new(&choices);
+        let base = BASES[choices.below(BASES.len())] + choices.below(1000) as i64;
+        let threads = [1, 1, 2, 8][choices.below(4)];
+        let rows = [None, Some(8), Some(64)][choices.below(3)];
+        let (whole, cut) = (choices.below(4) > 0, choices.below(4) > 0);
+        let (after, length) = (choices.below(60) as i64, choices.below(100) as i64);
+        let inputs = generate::inputs(&mut choices, &program, base);
+        let options = Options {
+            span: interp::hull(&inputs).filter(|_| whole),
+            part: (!cut).then(|| Span::new(base + after, base + after + length)),
+            functions: generate::functions(),
+        };
+        let arrays = buffers(&program, &inputs);
+        let Ok(expected) = run_buffers(&program, &arrays, &options) else {
+            tally.without_result += 1;
+            continue;
+        };
+        let right = events_of(&expected).expect("a buffer of events");
+        let mut asked = RunOptions::default()
+            .threads(threads)
+            .functions(options.functions.clone());
+        asked = rows.into_iter().fold(asked, RunOptions::piece_rows);
+        asked = options.span.into_iter().fold(asked, RunOptions::span);
+        asked = options.part.into_iter().fold(asked, RunOptions::part);
+        let found = match compiled.run(&arrays, &asked) {
+            Ok(found) if is_same(&found, &expected, &right) => {
+                tally.agreed += 1;
+                tally.empty += u64::from(right.is_empty());
+                tally.keyed += u64::from(is_keyed);
+                continue;
+            }
+            Ok(found) => format_events(&events_of(&found).expect("a buffer of events")),
+            Err(error) => error.to_string(),
+        };
+        return Some(format!(
+            "optimize {optimize} threads {threads} pieces {rows:?} span {:?} part {:?}\n{}{program}\n// gives     {}\n// but here  {found}\n{}",
+            options.span,
+            options.part,
+            format_inputs(&inputs),
+            format_events(&right),
+            compiled.explain(),
+        ));
+    }
+    None
+}
+
 /// What keeps random programs from being compiled, most frequent first: `cargo test -p tilt --test it coverage -- --ignored --nocapture`.
 #[test]
 #[ignore = "a report of what falls back: there is no right number"]
 fn coverage_of_random_programs() {
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
-    let mut state = 1u64;
-    let mut next = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (state >> 40) as u16
-    };
+    let mut random = Random(1);
     for _ in 0..2_000 {
-        let choices: Vec<u16> = (0..200).map(|_| next()).collect();
+        let choices = random.choices(200);
         let program = generate::program(&mut Choices::new(&choices), Scope { instants: true });
         let compiled = Query::new(program)
             .expect("verified")
@@ -150,7 +285,7 @@ fn speed_of_reductions_over_long_windows() {
             compiled.explain()
         );
         let options = RunOptions::default();
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         compiled.run(&arrays, &options).expect("runs");
         let each = start.elapsed().as_nanos() as f64 / f64::from(count);
         println!("{each:8.1} ns/event  {agg} over {length} {map}");

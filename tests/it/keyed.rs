@@ -60,7 +60,8 @@ fn difference(
     None
 }
 
-fn is_same(found: &SnapshotBuffer, expected: &SnapshotBuffer, right: &[Event]) -> bool {
+/// Whether a buffer has the columns and the events of the expected one, which are `right`.
+pub(crate) fn is_same(found: &SnapshotBuffer, expected: &SnapshotBuffer, right: &[Event]) -> bool {
     let columns = |b: &SnapshotBuffer| -> Vec<_> {
         let columns = b.columns().iter();
         columns

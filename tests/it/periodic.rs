@@ -199,6 +199,20 @@ fn reads_of_another_period() {
 }
 
 #[test]
+fn samples_of_which_only_whether_they_exist_is_asked() {
+    check_all(
+        5,
+        5,
+        false,
+        &[
+            "~y[t on ~x[t-5]] = 1",
+            "~s[t on ~x[t-5]] = 1  ~y[t at ~s] = ~x[t]",
+            "~s[t on ~x[t-30], ~x[t+10]] = 1  ~y[t at ~s] = reduce sum ~x[t-20 : t]",
+        ],
+    );
+}
+
+#[test]
 fn reads_of_a_coarse_period() {
     check_all(
         2,

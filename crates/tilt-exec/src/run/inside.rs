@@ -15,7 +15,8 @@ impl StageRun<'_> {
             return none;
         };
         let (mut first, mut end) = (rows.start as i64, rows.end as i64);
-        for source in &inside.sources {
+        // Whether a row exists may be all that the loop for any row asks of it: then the one that does not ask has no such source.
+        for source in self.stage.sources.iter().chain(&inside.sources) {
             let (offset, len) = match source {
                 Source::OwnRows { rows: back } => {
                     let computed = (rows.start as i64).saturating_sub(self.before as i64);
