@@ -1,11 +1,15 @@
 """How Sphinx builds these pages: ``make docs``."""
 
-import re
+from __future__ import annotations
+
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "python"))
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "python"))
 
 project = "tilt"
 author = "the tilt developers"
@@ -13,30 +17,25 @@ copyright = "the tilt developers"  # noqa: A001 - Sphinx calls it so
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 exclude_patterns = ["_build"]
-suppress_warnings = ["misc.highlighting_failure"]
+myst_heading_anchors = 3
 
 html_theme = "furo"
 html_title = "tilt"
 html_static_path = ["_static"]
 
-myst_heading_anchors = 3
-
-# Signatures name types that are imported for type checkers only: they are shown as written and not looked up.
-autodoc_typehints = "none"
 autodoc_member_order = "bysource"
-autodoc_inherit_docstrings = True
+# Signatures show types as they are written; many are imported for type checkers only and cannot be looked up.
+autodoc_typehints = "signature"
 napoleon_google_docstring = False
-napoleon_use_rtype = False
-
-_SOURCE = re.compile(r"\]\((\.\./)")
-_REPOSITORY = "https://github.com/tilt-engine/tilt/blob/main/"
 
 
-def _outside(_app: object, _name: str, text: list[str]) -> None:
-    """Lead links out of this folder to the repository."""
-    text[0] = _SOURCE.sub(rf"]({_REPOSITORY}", text[0])
+def _head_examples(_app: Sphinx, _kind: str, _name: str, _object: object, _options: object, lines: list[str]) -> None:
+    """Give examples that follow a section a heading of their own, without which they would belong to it."""
+    example = next((i for i, line in enumerate(lines) if line.startswith(">>>")), None)
+    if example is not None and any(line.startswith("---") for line in lines[:example]):
+        lines[example:example] = ["Examples", "--------"]
 
 
-def setup(app: object) -> None:
-    """Register what is done to each page before it is parsed."""
-    app.connect("source-read", _outside)  # type: ignore[attr-defined]
+def setup(app: Sphinx) -> None:
+    """Change docstrings before napoleon reads them."""
+    app.connect("autodoc-process-docstring", _head_examples, priority=400)
