@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 VENV := .venv/bin
-PYTHON_CODE := python tests scripts
+PYTHON_CODE := python tests scripts docs
 FUZZ_SECONDS ?= 20
 
 heading = @printf '\n== %s\n' '$(1)'
@@ -87,10 +87,12 @@ bench-report: ## measure the engine in full and store the table in docs/benchmar
 	cargo bench -p tilt --features bench --bench engine -- --report
 
 .PHONY: docs
-docs: ## build the API documentation
-	@scripts/setup system python
+docs: setup ## build the documentation: pages of the Python package, API of the crates
+	$(call heading,Sphinx)
+	$(VENV)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+	$(call heading,rustdoc)
 	cargo doc --workspace --no-deps
-	@echo "open $${CARGO_TARGET_DIR:-target}/doc/tilt/index.html"
+	@echo "open docs/_build/html/index.html and $${CARGO_TARGET_DIR:-target}/doc/tilt/index.html"
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZ_SECONDS (20) seconds
@@ -105,4 +107,4 @@ wheel: ## build wheel and source distribution into dist/, test the wheel in a cl
 .PHONY: clean
 clean: ## remove everything that was built or installed here
 	cargo clean
-	rm -rf .venv .tools dist fuzz/target python/tilt/*.so python/tilt/NOTICES.txt .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .tools dist docs/_build fuzz/target python/tilt/*.so python/tilt/NOTICES.txt .mypy_cache .ruff_cache .pytest_cache .hypothesis

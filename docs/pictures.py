@@ -58,12 +58,16 @@ class Picture:
         """Shade a stretch of time over some rows."""
         x, y = self.x(start), self.y(first) - 26
         width, height = self.x(end) - x, self.y(last) + 12 - y
-        self.parts.append(f'<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="{color}" opacity=".13" rx="4"/>')
+        self.parts.append(
+            f'<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="{color}" opacity=".13" rx="4"/>'
+        )
 
     def line(self, tick: float, first: float, last: float, text: str = "") -> None:
         """Draw an instant through some rows."""
         x, y = self.x(tick), self.y(first) - 22
-        self.parts.append(f'<line x1="{x}" x2="{x}" y1="{y}" y2="{self.y(last) + 10}" stroke="{ORANGE}" stroke-dasharray="4 3"/>')
+        self.parts.append(
+            f'<line x1="{x}" x2="{x}" y1="{y}" y2="{self.y(last) + 10}" stroke="{ORANGE}" stroke-dasharray="4 3"/>'
+        )
         self.parts.append(f'<text x="{x}" y="{y - 4}" text-anchor="middle" fill="{ORANGE}">{text}</text>')
 
     def save(self, folder: Path) -> None:

@@ -1,0 +1,33 @@
+"""The pages of the documentation print what they say."""
+
+import doctest
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def python_only(page: str) -> str:
+    """Blank every line outside of ``python`` blocks, so that line numbers stay those of the page."""
+    kept, inside = [], False
+    for line in page.splitlines():
+        is_fence = line.startswith("```")
+        kept.append(line if inside and not is_fence else "")
+        if is_fence:
+            inside = not inside and line == "```python"
+    return "\n".join(kept) + "\n"
+
+
+@pytest.mark.parametrize("page", ["index.md", "ten_minutes.md", "concepts.md", "cookbook.md"])
+def test_outputs_of_the_page_are_true(page: str) -> None:
+    path = DOCS / page
+    session = python_only(path.read_text(encoding="utf-8"))
+    example = doctest.DocTestParser().get_doctest(session, {}, page, str(path), 0)
+    assert example.examples
+    shown: list[str] = []
+    assert doctest.DocTestRunner().run(example, out=shown.append).failed == 0, "".join(shown)
+
+
+def test_only_python_blocks_are_run() -> None:
+    assert python_only("a\n```python\n>>> 1\n1\n```\n```sql\nx\n```\n") == "\n\n>>> 1\n1\n\n\n\n\n"
