@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 VENV := .venv/bin
-PYTHON_CODE := python tests scripts
+PYTHON_CODE := python tests scripts benches/python
 FUZZ_SECONDS ?= 20
 
 heading = @printf '\n== %s\n' '$(1)'
@@ -85,6 +85,13 @@ bench: ## run the benchmarks
 bench-report: ## measure the engine in full and store the table in docs/benchmarks.md
 	@scripts/setup system python
 	cargo bench -p tilt --features bench --bench engine -- --report
+
+.PHONY: bench-python
+bench-python: ## compare with pandas, Polars, DuckDB and numba and store the tables in docs/benchmarks_python.md
+	@scripts/setup system python
+	$(VENV)/pip install --quiet --disable-pip-version-check -r benches/python/requirements.txt
+	VIRTUAL_ENV=$$PWD/.venv $(VENV)/maturin develop --quiet --release
+	$(VENV)/python -m benches.python --report
 
 .PHONY: docs
 docs: ## build the API documentation
