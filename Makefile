@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 VENV := .venv/bin
-PYTHON_CODE := python tests scripts docs
+PYTHON_CODE := python tests scripts docs benches/python
 FUZZ_SECONDS ?= 20
 
 heading = @printf '\n== %s\n' '$(1)'
@@ -19,8 +19,11 @@ setup: ## install LLVM, make .venv, build the Python extension
 	@scripts/setup
 
 .PHONY: demo
-demo: setup ## show what tilt does
-	@cargo run -q --release --example demo -p tilt
+demo: ## generate a day of ticks, run two queries on it, show plan, throughput and rows, draw them
+	@scripts/setup system python
+	@VIRTUAL_ENV=$$PWD/.venv $(VENV)/maturin develop --quiet --release
+	@rm -f .venv/extension
+	@$(VENV)/tilt demo
 
 .PHONY: build
 build: setup ## build all crates and the Python extension
@@ -85,6 +88,13 @@ bench: ## run the benchmarks
 bench-report: ## measure the engine in full and store the table in docs/benchmarks.md
 	@scripts/setup system python
 	cargo bench -p tilt --features bench --bench engine -- --report
+
+.PHONY: bench-python
+bench-python: ## compare with pandas, Polars, DuckDB and numba and store the tables in docs/benchmarks_python.md
+	@scripts/setup system python
+	$(VENV)/pip install --quiet --disable-pip-version-check -r benches/python/requirements.txt
+	VIRTUAL_ENV=$$PWD/.venv $(VENV)/maturin develop --quiet --release
+	$(VENV)/python -m benches.python --report
 
 .PHONY: docs
 docs: setup ## build the documentation: pages of the Python package, API of the crates
