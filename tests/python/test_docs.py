@@ -1,9 +1,12 @@
 """The pages of the documentation print what they say."""
 
 import doctest
+import re
 from pathlib import Path
 
 import pytest
+
+import tilt as tl
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -27,6 +30,12 @@ def test_outputs_of_the_page_are_true(page: str) -> None:
     assert example.examples
     shown: list[str] = []
     assert doctest.DocTestRunner().run(example, out=shown.append).failed == 0, "".join(shown)
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    page = (DOCS / "reference.md").read_text(encoding="utf-8")
+    named = re.findall(r"^\.\. auto(?:function|class|exception):: (\w+)$", page, re.MULTILINE)
+    assert set(named) == set(tl.__all__) - {"__version__"}
 
 
 def test_only_python_blocks_are_run() -> None:
