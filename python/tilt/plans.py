@@ -5,9 +5,8 @@ from __future__ import annotations
 import html
 import json
 import re
-import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -162,18 +161,3 @@ class Picture:
 
     def __str__(self) -> str:
         return self.svg
-
-
-def analyzed(stream: Any) -> str:  # noqa: ANN401
-    """Run a stream and say what that took.
-
-    >>> import tilt as tl
-    >>> from tilt.plans import analyzed
-    >>> analyzed(tl.stream({"t": [1, 2], "x": [1.0, 2.0]}, time="t")["x"]).split(" in ")[0]
-    'ran: 2 rows of result'
-    """
-    begun = time.perf_counter()
-    result = stream.collect(progress=False)
-    took = time.perf_counter() - begun
-    speed = f"{len(result) / took:,.0f} rows/s"
-    return f"ran: {len(result):,} rows of result in {took * 1e3:,.1f} ms, reading included ({speed})"

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _BATCH_ROWS = 1 << 16
 _SHOWN_ROWS = 100_000
+_COMMENTS = {"text": "//", "mermaid": "%%", "dot": "//"}
 
 
 class Runnable:
@@ -192,7 +193,7 @@ class Runnable:
         format
             ``"text"``, or a graph of the streams (of the first two stages) as ``"mermaid"``, ``"dot"`` or ``"json"``.
         analyze
-            Whether to run the query and add what that took.
+            Whether to run the query and show what each stage took.
 
         >>> import tilt as tl
         >>> x = tl.stream({"t": [1, 2, 5], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
@@ -209,16 +210,18 @@ class Runnable:
         from tilt import plans  # noqa: PLC0415
 
         query = self._query()
-        if format == "text":
+        if analyze and (stage, format) != ("loops", "text"):
+            message = "what a run took is told for the loops and as text: explain(analyze=True)"
+            raise ValueError(message)
+        if analyze:
+            text = query.analyze(self._bound())
+        elif format == "text":
             text = query.explain(stage)
         else:
             program = str(query.program) if stage == "logical" else query.explain("optimized")
             text = plans.render(plans.graph(program), format)
-        notes = [*_stages(self._sources)]
-        if analyze:
-            notes.append(plans.analyzed(self))
-        mark = {"text": "//", "mermaid": "%%", "dot": "//", "json": ""}[format]
-        return text if not (notes and mark) else f"{text.rstrip()}\n" + "".join(f"{mark} {note}\n" for note in notes)
+        notes = "" if format == "json" else "".join(f"{_COMMENTS[format]} {note}\n" for note in _stages(self._sources))
+        return f"{text.rstrip()}\n{notes}" if notes else text
 
     def show_graph(self, stage: Literal["logical", "optimized"] = "optimized") -> Any:  # noqa: ANN401
         """Give a picture of the streams and what they read, which notebooks show; ``str()`` of it is SVG.

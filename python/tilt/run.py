@@ -132,6 +132,18 @@ class Query:
             )
         return Table(result)
 
+    def analyze(self, sources: Mapping[str, object], *, threads: int | None = None) -> str:
+        """Run the query and show its stages and loops with what each took.
+
+        >>> import tilt as tl
+        >>> from tilt.sources import rows
+        >>> query = tl.Query("query q unit s { input ~x: f64 point ~y[t] = ~x[t] + 1.0 output ~y }")
+        >>> "~y" in query.analyze({"x": rows({"t": [1, 2], "x": [0.5, 4.0]}, time="t")})
+        True
+        """
+        inputs = {name: as_source(data).input() for name, data in sources.items()}
+        return self._handle.analyze(inputs, threads=threads)
+
     def explain(self, stage: Stage = "loops") -> str:
         """Show the query: as written, after all passes, as stages and loops, as LLVM IR, or as assembly.
 

@@ -297,6 +297,39 @@ def test_10_joins(market: tuple[pd.DataFrame, pd.DataFrame, Path]) -> None:
         tca.assert_causal()
 
 
+def test_11_sessions() -> None:
+    rng = np.random.default_rng(11)
+    clicks_df = pd.DataFrame(
+        {
+            "ts": irregular(500, 11, mean=6e8),
+            "user": rng.choice(["u", "v"], 500),
+            "url": rng.choice(["/a", "/b", "/c"], 500),
+        }
+    )
+    clicks = tl.stream(clicks_df, time="ts").key_by("user")
+    sess = clicks.window(tl.session(gap="30m")).agg(
+        start=tl.window_start(), end=tl.window_end(), n=tl.len(), first_url=tl.col("url").first()
+    )
+    got = sess.collect().to_polars().to_dict(as_series=False)
+    expected = []
+    for _, group in clicks_df.groupby("user"):
+        number = (group["ts"].diff() > pd.Timedelta("30min")).cumsum()
+        expected += [(g["ts"].iloc[-1], len(g), g["url"].iloc[0]) for _, g in group.groupby(number)]
+    expected.sort()
+    assert got["n"] == [n for _, n, _ in expected]
+    assert got["first_url"] == [url for _, _, url in expected]
+
+
+def test_12_calendars() -> None:
+    hours = pd.date_range("2026-03-01", "2026-04-30 23:00", freq="h", tz="Europe/Paris").as_unit("us")
+    meter = pd.DataFrame({"ts": hours.tz_convert("UTC"), "kw": np.ones(len(hours))})
+    m = tl.stream(meter, time="ts")
+    months = m["kw"].window(tl.calendar("1mo", tz="Europe/Paris")).len().to_pandas()
+    assert months["kw"].tolist() == [31 * 24 - 1, 30 * 24]
+    bill = m["kw"].hold().window(tl.calendar("1mo", tz="Europe/Paris")).integral(unit="1h").to_pandas()
+    np.testing.assert_allclose(bill["kw"], [31 * 24 - 1, 30 * 24 - 1], rtol=1e-9)
+
+
 def test_13_custom_reducers(
     ticks: dict[str, npt.NDArray[np.generic]], market: tuple[pd.DataFrame, pd.DataFrame, Path]
 ) -> None:
@@ -364,6 +397,8 @@ def test_17_looking(ticks: dict[str, npt.NDArray[np.generic]]) -> None:
     with pytest.raises(tl.LookaheadError, match="1m ahead"):
         stock["+1m"].assert_causal()
     assert str(trend.show_graph()).startswith("<svg")
-    assert "rows of result" in trend.explain(stage="loops", analyze=True)
+    assert "ms" in trend.explain(stage="loops", analyze=True)
+    with pytest.raises(ValueError, match="analyze"):
+        trend.explain("llvm", analyze=True)
     assert "flowchart" in trend.explain("logical", format="mermaid")
     assert "digraph" in trend.explain("optimized", format="dot")
