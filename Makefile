@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 VENV := .venv/bin
-PYTHON_CODE := python tests scripts
+PYTHON_CODE := python tests scripts examples
 FUZZ_SECONDS ?= 20
 
 heading = @printf '\n== %s\n' '$(1)'
