@@ -30,8 +30,6 @@ from tilt import generate
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem != "picture")
 
-Floats = npt.NDArray[np.float64]
-
 
 def close(got: npt.ArrayLike, expected: npt.ArrayLike) -> None:
     np.testing.assert_allclose(np.asarray(got, float), np.asarray(expected, float), rtol=1e-9, atol=1e-9)
@@ -77,7 +75,7 @@ def test_normalize() -> None:
     got, price = normalize.main(13_000).to_pandas(), prices(13_000)
     window = price.rolling("5min", min_periods=30)
     close(got["rolling"], (price - last_at(window.mean())) / last_at(window.std()))
-    block = price.groupby(price.index.ceil("5min"))
+    block = price.groupby(pd.DatetimeIndex(price.index).ceil("5min"))
     close(got["block"], (price - block.transform("mean")) / block.transform(lambda values: values.std(ddof=0)))
     assert block.ngroups == 3
 
@@ -97,13 +95,13 @@ def test_ohlc() -> None:
 def test_sessions() -> None:
     got = sessions.main(2_000).to_pandas().sort_values(["user", "first"])
     table = generate.clicks(2_000, seed=2, users=100).table().to_pandas()
-    visits = table.groupby(["user", "session"])
-    assert got["user"].to_list() == [user for user, _ in visits.groups]
+    visits = table.assign(pay=table["url"] == "/pay").groupby(["user", "session"])
+    assert got["user"].to_list() == visits["user"].first().to_list()
     assert got["first"].to_list() == visits["time"].min().to_list()
     assert got["last"].to_list() == visits["time"].max().to_list()
     assert got["clicks"].to_list() == visits.size().to_list()
     assert got["landing"].to_list() == visits["url"].first().to_list()
-    assert got["paid"].to_list() == visits["url"].agg(lambda urls: (urls == "/pay").any()).to_list()
+    assert got["paid"].to_list() == visits["pay"].any().to_list()
 
 
 def test_fraud() -> None:
@@ -117,11 +115,10 @@ def test_fraud() -> None:
     expected = expected.dropna()
     assert got["time"].to_list() == expected["time"].to_list()
     np.testing.assert_allclose(got["score"], expected["score"], rtol=1e-9)
-    for rule in rules.itertuples():
-        found = expected[expected["score"] > rule.deviations]
-        assert rule.alarms == len(found)
-        close(rule.precision, found["fraud"].mean())
-        close(rule.recall, found["fraud"].sum() / expected["fraud"].sum())
+    found = [expected[expected["score"] > limit] for limit in rules["deviations"]]
+    assert rules["alarms"].to_list() == [len(alarms) for alarms in found]
+    close(rules["precision"], [alarms["fraud"].mean() for alarms in found])
+    close(rules["recall"], [alarms["fraud"].sum() / expected["fraud"].sum() for alarms in found])
 
 
 def test_pan_tompkins() -> None:
@@ -169,11 +166,13 @@ def test_tca() -> None:
         later = trades.assign(time=trades["time"] + pd.Timedelta(horizon, "ms"))
         moved = pd.merge_asof(later, quotes, on="time", by="symbol")["mid"]
         close(got[f"m_{horizon}ms"], moved.where(later["time"] <= end))
-    near = pd.Timedelta("50ms")
-    means = []
-    for trade in trades.itertuples():
-        own = quotes[quotes["symbol"] == trade.symbol]
-        means.append(own["bid"][(own["time"] > trade.time - near) & (own["time"] <= trade.time + near)].mean())
+    near = np.timedelta64(50, "ms")
+    means = [
+        quotes[(quotes["symbol"] == symbol) & (quotes["time"] > at - near) & (quotes["time"] <= at + near)][
+            "bid"
+        ].mean()
+        for at, symbol in zip(trades["time"].to_numpy(), trades["symbol"], strict=True)
+    ]
     close(got["bid_near"], means)
 
 
@@ -201,11 +200,13 @@ def test_resample() -> None:
         assert len(at) > 0
 
     def bridged(times: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Keep what hits a sample or lies between two that are at most 20 ms apart."""
         after = np.searchsorted(known, times)
         inside = (times >= known[0]) & (after < len(known))
         after = after.clip(1, len(known) - 1)
         hit = np.isin(times, known)
-        return times[hit | (inside & (known[after] - known[after - 1] <= 20_000))]
+        kept: npt.NDArray[np.int64] = times[hit | (inside & (known[after] - known[after - 1] <= 20_000))]
+        return kept
 
     cells = np.arange(known[0] // 5_000, known[-1] // 5_000 + 1) * 5_000
     np.testing.assert_array_equal(grid["time"].astype("i8"), bridged(cells))
