@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 VENV := .venv/bin
-PYTHON_CODE := python tests scripts docs benches/python
+PYTHON_CODE := python tests scripts docs examples benches/python
 FUZZ_SECONDS ?= 20
 
 heading = @printf '\n== %s\n' '$(1)'

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from picture import BLUE, INK, RED, clock, show
-
 import tilt as tl
+from picture import BLUE, INK, RED, clock, show
 from tilt import generate
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ def main(rows: int = 30_000) -> tl.Table:
     trades = tl.stream(generate.price_ticks(rows, seed=11).table(), time="time")
     price = trades["price"]
     last, block = price.window("5m", min_samples=30), price.window(tl.tumbling("5m"))
-    # Trades may share an instant. What is looked up at each of them has one value there, so it is added before it is used.
+    # Trades may share an instant, where a price less a block's mean has many values: the mean is added to each first.
     known = trades.with_columns(mean=block.mean(), std=block.std(ddof=0))
     scores = known.with_columns(
         rolling=(price - last.mean()) / last.std(), block=(known["price"] - known["mean"]) / known["std"]

@@ -55,5 +55,5 @@ def show(main: Callable[[], Result], draw: Callable[[Figure, Result], None]) -> 
 
 def clock(axes: Axes, form: str = "%H:%M:%S") -> None:
     """Label an axis of times by the time of day, in UTC as the data is."""
-    axes.xaxis.set_major_locator(dates.AutoDateLocator(maxticks=8))
-    axes.xaxis.set_major_formatter(dates.DateFormatter(form))
+    axes.xaxis.set_major_locator(dates.AutoDateLocator(maxticks=8))  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_formatter(dates.DateFormatter(form))  # type: ignore[no-untyped-call]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from picture import BLUE, INK, RED, show
 
 import tilt as tl
+from picture import BLUE, INK, RED, show
 from tilt import generate
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ def draw(figure: Figure, result: dict[str, tl.Table]) -> None:
     samples, grid, peaks = (result[name].to_numpy() for name in ("samples", "grid", "peaks"))
     axes = figure.subplots()
 
-    def seconds(rows: dict[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        return (rows["time"] - samples["time"][0]) / np.timedelta64(1, "s")
+    def seconds(rows: dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
+        return np.asarray((rows["time"] - samples["time"][0]) / np.timedelta64(1, "s"))
 
     axes.plot(seconds(samples), samples["mv"], "o", color=INK, markersize=3.5, label="sample, 250 Hz")
     axes.plot(seconds(grid), grid["mv"], ".", color=BLUE, markersize=3, label="grid, 200 Hz")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from picture import BLUE, GREY, INK, RED, clock, show
-
 import tilt as tl
+from picture import BLUE, GREY, INK, RED, clock, show
 from tilt import generate
 
 if TYPE_CHECKING:
@@ -21,9 +20,9 @@ def main(rows: int = 1_000) -> tl.Table:
     close = tl.stream(prices, time="date").key_by("symbol")["close"]
     change = close.diff()
     gain, loss = change.clip(lower_bound=0.0), (-change).clip(lower_bound=0.0)
-    simple = gain[f"-{DAYS}i":].mean() / loss[f"-{DAYS}i":].mean()
+    simple = gain[f"-{DAYS}i" :].mean() / loss[f"-{DAYS}i" :].mean()
     wilder = gain.ewm(alpha=1 / DAYS) / loss.ewm(alpha=1 / DAYS)
-    indices = tl.struct(close=close, simple=100 - 100 / (1 + simple), wilder=100 - 100 / (1 + wilder))
+    indices: tl.Stream = tl.struct(close=close, simple=100 - 100 / (1 + simple), wilder=100 - 100 / (1 + wilder))
     return indices.filter(change.cum_count() >= DAYS).collect()
 
 

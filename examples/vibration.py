@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from picture import BLUE, GREY, INK, RED, clock, show
-
 import tilt as tl
+from picture import BLUE, GREY, INK, RED, clock, show
 from tilt import generate
 
 if TYPE_CHECKING:

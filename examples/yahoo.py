@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from picture import BLUE, GREY, clock, show
 
 import tilt as tl
+from picture import BLUE, GREY, clock, show
 from tilt import generate
 
 if TYPE_CHECKING:
