@@ -221,7 +221,7 @@ def _bars_numba(data: Data) -> Columns:
 
 WORKS = [
     Work(
-        "trend: 1 s mean − 2 s mean, filtered",
+        "trend: difference of 1 s and 2 s means, filtered",
         {
             "tilt": _trend_tilt,
             "pandas": _trend_pandas,
