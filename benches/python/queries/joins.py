@@ -81,7 +81,7 @@ def _ewm_tilt(data: Data) -> tl.Table:
 
 def _ewm_pandas(data: Data) -> pd.DataFrame:
     ticks = data.pandas["ticks"]
-    mean = ticks["x"].ewm(halflife="1s", times=ticks["ts"]).mean()
+    mean = ticks["x"].ewm(halflife="1s", times=ticks["ts"]).mean()  # type: ignore[arg-type]
     return pd.DataFrame({"ts": ticks["ts"], "x": mean})
 
 
