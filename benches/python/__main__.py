@@ -10,9 +10,9 @@ from benches.python.work import THREADS
 # Polars reads it once, when it is imported.
 os.environ["POLARS_MAX_THREADS"] = str(THREADS)
 
-from benches.python import data, report, startup  # noqa: E402
-from benches.python.measure import measure  # noqa: E402
-from benches.python.queries import joins, windows  # noqa: E402
+from benches.python import data, report, startup
+from benches.python.measure import measure
+from benches.python.queries import joins, windows
 
 
 def main() -> None:

@@ -1,15 +1,20 @@
-"""The queries as loops for numba, the way an engineer would write them: sums that add what comes and subtract what goes."""
+"""The queries as loops for numba, as an engineer would write them: sums add what comes and subtract what goes."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numba
 import numpy as np
 
-from benches.python.work import Array
+if TYPE_CHECKING:
+    from benches.python.work import Array
 
-_compiled: Any = numba.njit(cache=False)
+F = TypeVar("F")
+
+
+def _compiled(function: F) -> F:
+    return numba.njit(function)  # type: ignore[no-any-return]
 
 
 @_compiled

@@ -18,6 +18,7 @@ _PAGE = _ROOT / "docs/benchmarks_python.md"
 _CHART = _ROOT / "docs/_static/benchmarks_python.svg"
 _BEGIN = "<!-- make bench-python: begin -->"
 _END = "<!-- make bench-python: end -->"
+_NOTHING = "\N{EN DASH}"
 _COLORS = {"tilt": "#0969da", "pandas": "#8250df", "polars": "#bc4c00", "duckdb": "#9a6700", "numba": "#57606a"}
 
 
@@ -46,7 +47,7 @@ def markdown(measured: list[Measured], waits: list[Wait], events: int) -> str:
 
 def _line(measured: Measured) -> str:
     seconds, bar = measured.seconds, measured.work.bar
-    figures = [f"{seconds[name] * 1e3:.0f}" if name in seconds else "–" for name in LIBRARIES]
+    figures = [f"{seconds[name] * 1e3:.0f}" if name in seconds else _NOTHING for name in LIBRARIES]
     ratio = min(seconds[name] for name in RIVALS if name in seconds) / seconds["tilt"]
     hand = seconds["numba"] / seconds["tilt"]
     met = "yes" if ratio >= bar else "**no**"
@@ -55,7 +56,7 @@ def _line(measured: Measured) -> str:
 
 def _wait(wait: Wait) -> str:
     if wait.bar is None:
-        return f"| {wait.name} | {wait.seconds * 1e3:.3g} |  | – |"
+        return f"| {wait.name} | {wait.seconds * 1e3:.3g} |  | {_NOTHING} |"
     met = "yes" if wait.seconds <= wait.bar else "**no**"
     return f"| {wait.name} | {wait.seconds * 1e3:.3g} | ≤ {wait.bar * 1e3:g} | {met} |"
 

@@ -174,7 +174,7 @@ class Looked(Source):
 
     def _joined(self, rows: Table) -> Table:
         side = self.table
-        joined = _native.lookup(_native.Table.of(rows), self.on, _native.Table.of(side.rows), side.key)
+        joined = _native.lookup(rows._handle, self.on, side.rows._handle, side.key)
         return Table(joined)
 
     def peek(self) -> Table:
@@ -248,7 +248,7 @@ class Staged(Source):
         """Run the query."""
         result = self.stream.collect(layout="interval" if len(self._times) > 1 else "point")
         names = [*self._times, *result.columns[len(self._times) :]]
-        return Table(_native.Table.of(result).renamed(names))
+        return Table(result._handle.renamed(names))
 
     def same(self, other: Source) -> bool:
         """Whether both are one."""

@@ -89,7 +89,7 @@ class Runnable:
         """Give a scalar result its name, which the program cannot have if an input has it."""
         if self._name is None or table.columns[-1] == self._name:
             return table
-        return Table(_native.Table.of(table).renamed([*table.columns[:-1], self._name]))
+        return Table(table._handle.renamed([*table.columns[:-1], self._name]))
 
     def _query(self) -> Query:
         handle = self._handle

@@ -89,7 +89,7 @@ class Source(ABC):
 
     def input(self, value: str | None = None) -> _native.Input:
         """Give the rows to a run; for a scalar input those of column ``value``."""
-        return self._input(_native.Table.of(self.read()), value)
+        return self._input(self.read()._handle, value)
 
     def same(self, other: Source) -> bool:
         """Whether both are the same rows and become events in the same way."""
@@ -133,7 +133,7 @@ class Source(ABC):
         may_coincide = is_point and events.period is None and not self.is_increasing
         handle = _native.declare(
             name,
-            _native.Table.of(self.peek()),
+            self.peek()._handle,
             events.times,
             value=value,
             valid="interval" if isinstance(events.valid, tuple) else duration_text(events.valid),
@@ -179,7 +179,7 @@ class Rows(Source):
     def is_increasing(self) -> bool:
         """Whether every row is later than the one before it: looked up in the rows."""
         times = self.events.times
-        return isinstance(times, str) and _native.increasing(_native.Table.of(self.table), times)
+        return isinstance(times, str) and _native.increasing(self.table._handle, times)
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def _ewm_tilt(data: Data) -> tl.Table:
 
 def _ewm_pandas(data: Data) -> pd.DataFrame:
     ticks = data.pandas["ticks"]
-    mean = ticks["x"].ewm(halflife="1s", times=ticks["ts"]).mean()
+    mean = ticks["x"].ewm(halflife="1s", times=ticks["ts"]).mean()  # type: ignore[arg-type]
     return pd.DataFrame({"ts": ticks["ts"], "x": mean})
 
 
@@ -100,8 +100,8 @@ def _fill_pandas(data: Data) -> pd.DataFrame:
 
 def _fill_polars(data: Data) -> pl.DataFrame:
     ticks = data.polars["ticks"]
-    ends = ticks.select(first=pl.col("ts").first().dt.truncate("1ms"), last=pl.col("ts").last())
-    grid = ends.lazy().select(ts=pl.datetime_range("first", "last", "1ms").set_sorted())
+    first, last = pl.col("ts").first().dt.truncate("1ms"), pl.col("ts").last()
+    grid = ticks.lazy().select(pl.datetime_range(first, last, "1ms").set_sorted())
     return grid.join_asof(ticks.lazy().select("ts", "x"), on="ts", check_sortedness=False).collect()
 
 

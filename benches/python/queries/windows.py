@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import polars as pl
 
 import tilt as tl
@@ -32,7 +31,7 @@ def _signal(data: Data) -> tl.Stream:
     return tl.stream(data.polars["signal"], time="ts", period="1ms")["x"]
 
 
-def _rolling(data: Data, window: str) -> Any:  # noqa: ANN401
+def _rolling(data: Data, window: str) -> pd.api.typing.Rolling[pd.Series[float]]:
     return _series(data, "ticks").rolling(window)
 
 
@@ -132,7 +131,7 @@ def _crest_tilt(data: Data) -> tl.Table:
 def _crest_pandas(data: Data) -> pd.DataFrame:
     x = _series(data, "signal")
     largest = x.abs().rolling(_SAMPLES, min_periods=1).max()
-    return (largest / np.sqrt((x * x).rolling(_SAMPLES, min_periods=1).mean())).reset_index()
+    return (largest / (x * x).rolling(_SAMPLES, min_periods=1).mean() ** 0.5).reset_index()
 
 
 def _crest_polars(data: Data) -> pl.DataFrame:
@@ -221,7 +220,7 @@ def _bars_numba(data: Data) -> Columns:
 
 WORKS = [
     Work(
-        "trend: 1 s mean − 2 s mean, filtered",
+        "trend: difference of 1 s and 2 s means, filtered",
         {
             "tilt": _trend_tilt,
             "pandas": _trend_pandas,
