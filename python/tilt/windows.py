@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from tilt.durations import duration_text, negated
 from tilt.durations import length as _length
-from tilt.errors import suggestion
+from tilt.errors import QueryError, suggestion
 from tilt.expressions import Expr
 
 if TYPE_CHECKING:
@@ -88,11 +88,12 @@ class Window:
         >>> x.window(2).map(lambda v: v * v).sum().collect().to_dict()
         {'t': [1, 2, 3], 'x': [1.0, 5.0, 40.0]}
         """
-        sources: dict[str, Any] = {}
 
         def traced(event: _native.Stream) -> _native.Stream:
             result = function(type(self._stream)._of(event, self._stream._sources))
-            sources.update(result._sources)
+            if result._sources.keys() - self._stream._sources.keys():
+                message = "an event of a window is mapped by itself alone; add what it needs by with_columns() first"
+                raise QueryError(message)
             return result._handle
 
         return self._then(lambda own: own.map(traced))

@@ -39,6 +39,9 @@ def test_pickling(trades: tl.Stream) -> None:
     copied = pickle.loads(pickle.dumps((trades["px"] + 1).alias("y")))
     assert copied.collect().columns == ["t", "y"]
     assert smooth(trades).collect()["px"] == [10.0, 10.5, 9.0, 10.5]
+    big = tl.when(tl.col("qty") > 1).then(tl.col("px")).otherwise(0.0)
+    condition = pickle.loads(pickle.dumps((big > 9.5) & (tl.col("sym") == "b")))
+    assert trades.filter(condition).collect()["qty"] == [5, 3]
 
 
 def test_a_query_function_is_pickled_by_name(tmp_path: Path) -> None:
@@ -177,6 +180,12 @@ def test_results_in_every_form(trades: tl.Stream, tmp_path: Path) -> None:
         (lambda s: s["px"].window("-10s"), ValueError, "positive"),
         (lambda s: s["px"].ewm(alpha=0.5, span=2), TypeError, "alpha and span"),
         (lambda s: s["px"].interpolate(), TypeError, "max_gap"),
+        (
+            lambda s: s["px"].window(1).map(lambda v: v + tl.stream(ROWS, time="t", unit="s")["px"]).sum(),
+            tl.QueryError,
+            "alone",
+        ),
+        (lambda s: tl.when(s["px"] > 1).then(1).collect(), AttributeError, "otherwise"),
         (lambda s: s["px"]["sym"], tl.SchemaError, "single"),
         (lambda _: tl.Stream(), TypeError, r"tl\.stream"),
         (lambda _: tl.Config(thread=1), TypeError, "no setting"),
@@ -190,6 +199,12 @@ def test_mistakes_are_explained(
 ) -> None:
     with pytest.raises(kind, match=message):
         mistake(trades)  # type: ignore[operator]
+
+
+def test_windows_map_events_by_themselves(trades: tl.Stream) -> None:
+    other = tl.stream(ROWS, time="t", unit="s")["px"]
+    with pytest.raises(tl.QueryError, match="by itself alone"):
+        trades["px"].window(1).map(lambda v: v + other).sum()
 
 
 def test_reducers_refuse_what_cannot_be_traced(trades: tl.Stream) -> None:
