@@ -34,9 +34,10 @@ _COMMENTS = {"text": "//", "mermaid": "%%", "dot": "//"}
 class Runnable:
     """What runs streams."""
 
-    __slots__ = ()
+    __slots__ = ("_compiled",)
     _handle: _native.Stream
     _name: str | None
+    _compiled: Query | None
     _sources: Mapping[str, Source]
 
     def collect(  # noqa: PLR0913
@@ -92,10 +93,13 @@ class Runnable:
         return Table(_native.Table.of(table).renamed([*table.columns[:-1], self._name]))
 
     def _query(self) -> Query:
-        handle = self._handle
-        if self._name is not None and self._name != handle.name and self._name not in self._sources:
-            handle = handle.alias(self._name)
-        return Query(handle.text())
+        """Compile the query, the first time that it is needed."""
+        if self._compiled is None:
+            handle = self._handle
+            if self._name is not None and self._name != handle.name and self._name not in self._sources:
+                handle = handle.alias(self._name)
+            self._compiled = Query(handle.text())
+        return self._compiled
 
     def _bound(self) -> dict[str, Source]:
         missing = [name for name, source in self._sources.items() if isinstance(source, Deferred)]
