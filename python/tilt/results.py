@@ -63,7 +63,8 @@ class Runnable:
         part
             Only events that end in ``(start, end]``.
         layout
-            Which columns of time the result has: ``"point"`` (the end), ``"interval"`` (start and end), or as fits.
+            Which columns of time the result has: ``"point"`` (the end), ``"interval"`` (start and end), or by default as
+            fits its events and the names of its other columns.
         backend
             What runs it: machine code, or one of two interpreters that check it.
 
@@ -75,6 +76,9 @@ class Runnable:
         """
         from tilt.config import Config  # noqa: PLC0415
 
+        # Columns that are called as those of an interval would be take their place.
+        if layout is None and {"start", "end"} & dict(self._handle.schema).keys():
+            layout = "point" if _native.events(self._handle)[0] == "interval" else None
         table = self._query().run(
             self._bound(),
             threads=threads if threads is not None else Config.threads,
