@@ -63,8 +63,8 @@ class Runnable:
         part
             Only events that end in ``(start, end]``.
         layout
-            Which columns of time the result has: ``"point"`` (the end), ``"interval"`` (start and end), or by default as
-            fits its events and the names of its other columns.
+            Which columns of time the result has: ``"point"`` (the end), ``"interval"`` (start and end), or by default
+            as fits its events and the names of its other columns.
         backend
             What runs it: machine code, or one of two interpreters that check it.
 

@@ -401,14 +401,22 @@ def count(n: int, *, every: int | None = None) -> WindowSpec:
 class Cells(WindowSpec):
     """Windows that are events of their own: made by :func:`session` and :func:`calendar`."""
 
-    build: Callable[[_native.Stream], _native.Window] | None = None
+    build: Callable[[_native.Stream, str | None], _native.Window] | None = None
+    """Makes the window of a native stream, whose times are of a time zone."""
     after: int = 0
     """By how many ticks the end that people mean follows the last instant."""
 
     def of(self, stream: Stream) -> Window:
         """Give the window of a stream."""
         assert self.build is not None  # noqa: S101 - both makers give one
-        return EventWindow(stream, self.build, None, None, self.after)
+        build, zone = self.build, _zone(stream)
+        return EventWindow(stream, lambda own: build(own, zone), None, None, self.after)
+
+
+def _zone(stream: Stream) -> str | None:
+    """Give the time zone of a stream's times, if all of its sources have the same."""
+    zones = {source.zone for source in stream._sources.values()}
+    return zones.pop() if len(zones) == 1 else None
 
 
 def session(gap: Duration, *, max_length: Duration | None = None) -> WindowSpec:
@@ -427,7 +435,7 @@ def session(gap: Duration, *, max_length: Duration | None = None) -> WindowSpec:
      {'start': 19, 'end': 22, 'first': 20, 'last': 22, 'n': 2, 'landing': 'd'}]
     """
     pause, longest = duration_text(gap), None if max_length is None else duration_text(max_length)
-    return Cells(pause, build=lambda own: own.sessions(pause, longest))
+    return Cells(pause, build=lambda own, _: own.sessions(pause, longest))
 
 
 def calendar(
@@ -444,7 +452,7 @@ def calendar(
     length
         ``"1d"``, ``"1w"``, ``"1mo"``, ``"1q"``, ``"1y"``, or several of them.
     tz
-        A name of the tz database; without it days are those of UTC.
+        A name of the tz database; by default the zone of the stream's times, or UTC.
     offset
         How long after midnight, in local time, a day begins.
     closed
@@ -460,8 +468,8 @@ def calendar(
     """
     moved = None if offset is None else duration_text(offset)
 
-    def build(own: _native.Stream) -> _native.Window:
-        window = own.calendar(length, tz)
+    def build(own: _native.Stream, zone: str | None) -> _native.Window:
+        window = own.calendar(length, tz or zone)
         window = window if closed == "left" else window.closed(closed)
         return window if moved is None else window.offset(moved)
 

@@ -8,6 +8,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pandas as pd
@@ -153,6 +154,22 @@ def test_results_in_every_form(trades: tl.Stream, tmp_path: Path) -> None:
         assert (tmp_path / f"out.{name}").stat().st_size > 0
     assert [len(batch) for batch in query.collect_batches(3)] == [3, 1]
     assert "<svg" in query._repr_html_()
+
+
+def test_pictures_are_well_formed(trades: tl.Stream) -> None:
+    noise = np.random.default_rng(0).normal(size=5_000)
+    many = tl.stream({"t": np.arange(5_000), "a<b": noise}, time="t", unit="ms")["a<b"]
+    for picture in (
+        tl.plot(trades["px"], trades["px"].hold(), trades["qty"] > 2),
+        tl.plot(trades),
+        tl.plot(many, start=1_000, end=4_000),
+        tl.plot(many.window(tl.tumbling("100ms")).mean()),
+        tl.plot(trades["px"].filter(trades["px"] > 1e9)),
+        (trades["px"]["-2s":].mean() - trades["px"]).show_graph(),
+    ):
+        root = ET.fromstring(str(picture))  # noqa: S314
+        assert root.tag.endswith("svg")
+        assert picture._repr_svg_() == str(picture)
 
 
 @pytest.mark.parametrize(
