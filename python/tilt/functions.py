@@ -211,35 +211,70 @@ def log(x: P) -> P:
 
 
 def exp(x: P) -> P:
-    """Give e to the power of ``x``."""
+    """Give e to the power of ``x``.
+
+    >>> import tilt as tl
+    >>> tl.exp(tl.stream({"t": [1], "x": [0.0]}, time="t")["x"]).collect()["x"]
+    [1.0]
+    """
     return cast("P", _applied("exp", x, math.exp))
 
 
 def sqrt(x: P) -> P:
-    """Give the square root."""
+    """Give the square root.
+
+    >>> import tilt as tl
+    >>> tl.sqrt(tl.stream({"t": [1], "x": [4.0]}, time="t")["x"]).collect()["x"]
+    [2.0]
+    """
     return cast("P", _applied("sqrt", x, math.sqrt))
 
 
 def sin(x: P) -> P:
-    """Give the sine."""
+    """Give the sine.
+
+    >>> import tilt as tl
+    >>> tl.sin(tl.stream({"t": [1], "x": [0.0]}, time="t")["x"]).collect()["x"]
+    [0.0]
+    """
     return cast("P", _applied("sin", x, math.sin))
 
 
 def cos(x: P) -> P:
-    """Give the cosine."""
+    """Give the cosine.
+
+    >>> import tilt as tl
+    >>> tl.cos(tl.stream({"t": [1], "x": [0.0]}, time="t")["x"]).collect()["x"]
+    [1.0]
+    """
     return cast("P", _applied("cos", x, math.cos))
 
 
 def tanh(x: P) -> P:
-    """Give the hyperbolic tangent."""
+    """Give the hyperbolic tangent.
+
+    >>> import tilt as tl
+    >>> tl.tanh(tl.stream({"t": [1], "x": [0.0]}, time="t")["x"]).collect()["x"]
+    [0.0]
+    """
     return cast("P", _applied("tanh", x, math.tanh))
 
 
 def floor(x: P) -> P:
-    """Round down."""
+    """Round down.
+
+    >>> import tilt as tl
+    >>> tl.floor(tl.stream({"t": [1], "x": [1.5]}, time="t")["x"]).collect()["x"]
+    [1.0]
+    """
     return cast("P", _applied("floor", x, math.floor))
 
 
 def ceil(x: P) -> P:
-    """Round up."""
+    """Round up.
+
+    >>> import tilt as tl
+    >>> tl.ceil(tl.stream({"t": [1], "x": [1.5]}, time="t")["x"]).collect()["x"]
+    [2.0]
+    """
     return cast("P", _applied("ceil", x, math.ceil))

@@ -155,12 +155,18 @@ class SideTable:
     key: str
 
     def __post_init__(self) -> None:
-        self.rows.select(self.key)
+        # Refuses keys that two rows have.
+        keys = self.rows.select(self.key)
+        _looked(keys[:0], self.key, self)
 
     @property
     def added(self) -> list[str]:
         """The columns besides the key."""
         return [name for name in self.rows.columns if name != self.key]
+
+
+def _looked(rows: Table, on: str, side: SideTable) -> Table:
+    return Table(_native.lookup(_native.Table.of(rows), on, _native.Table.of(side.rows), side.key))
 
 
 @dataclass(frozen=True)
@@ -172,18 +178,13 @@ class Looked(Source):
     on: str
     events: Events
 
-    def _joined(self, rows: Table) -> Table:
-        side = self.table
-        joined = _native.lookup(rows._handle, self.on, side.rows._handle, side.key)
-        return Table(joined)
-
     def peek(self) -> Table:
         """Give the columns, as a table without rows."""
-        return self._joined(self.source.peek())
+        return _looked(self.source.peek(), self.on, SideTable(self.table.rows[:0], self.table.key))
 
     def read(self) -> Table:
         """Give all rows."""
-        return self._joined(self.source.read())
+        return _looked(self.source.read(), self.on, self.table)
 
     @property
     def is_increasing(self) -> bool:

@@ -67,7 +67,7 @@ def _series(stream: Stream, start: Instant | None, end: Instant | None) -> list[
     begin, finish = table.columns[:2]
     found: list[_Series] = []
     for column, dtype in stream.schema.items():
-        if dtype != "bool" and dtype[0] not in "iuf":
+        if dtype != "bool" and not dtype[1:].isdigit():
             continue
         if len(table) > 4 * _BINS:
             whole = make(table.select(begin, finish, column), valid=(begin, finish), overlap="bag")

@@ -34,9 +34,10 @@ _COMMENTS = {"text": "//", "mermaid": "%%", "dot": "//"}
 class Runnable:
     """What runs streams."""
 
-    __slots__ = ()
+    __slots__ = ("_compiled",)
     _handle: _native.Stream
     _name: str | None
+    _compiled: Query | None
     _sources: Mapping[str, Source]
 
     def collect(  # noqa: PLR0913
@@ -62,7 +63,8 @@ class Runnable:
         part
             Only events that end in ``(start, end]``.
         layout
-            Which columns of time the result has: ``"point"`` (the end), ``"interval"`` (start and end), or as fits.
+            Which columns of time the result has: ``"point"`` (the end), ``"interval"`` (start and end), or by default
+            as fits its events and the names of its other columns.
         backend
             What runs it: machine code, or one of two interpreters that check it.
 
@@ -74,6 +76,9 @@ class Runnable:
         """
         from tilt.config import Config  # noqa: PLC0415
 
+        # Columns that are called as those of an interval would be take their place.
+        if layout is None and {"start", "end"} & dict(self._handle.schema).keys():
+            layout = "point" if _native.events(self._handle)[0] == "interval" else None
         table = self._query().run(
             self._bound(),
             threads=threads if threads is not None else Config.threads,
@@ -92,10 +97,13 @@ class Runnable:
         return Table(table._handle.renamed([*table.columns[:-1], self._name]))
 
     def _query(self) -> Query:
-        handle = self._handle
-        if self._name is not None and self._name != handle.name and self._name not in self._sources:
-            handle = handle.alias(self._name)
-        return Query(handle.text())
+        """Compile the query, the first time that it is needed."""
+        if self._compiled is None:
+            handle = self._handle
+            if self._name is not None and self._name != handle.name and self._name not in self._sources:
+                handle = handle.alias(self._name)
+            self._compiled = Query(handle.text())
+        return self._compiled
 
     def _bound(self) -> dict[str, Source]:
         missing = [name for name, source in self._sources.items() if isinstance(source, Deferred)]

@@ -101,6 +101,14 @@ class Source(ABC):
         return self.peek().schema
 
     @property
+    def zone(self) -> str | None:
+        """The time zone of the times."""
+        times = self.events.times
+        column = times if isinstance(times, str) else times[1]
+        named = self.schema.get(column, "").partition('"')[2].partition('"')[0]
+        return self.events.tz or named or None
+
+    @property
     def is_increasing(self) -> bool:
         """Whether every row is known to be later than the one before it."""
         return False

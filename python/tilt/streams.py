@@ -73,6 +73,7 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
         stream = object.__new__(cls)
         stream._handle = handle
         stream._name = name
+        stream._compiled = None
         stream._sources = sources
         stream._columns = columns
         return stream

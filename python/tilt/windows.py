@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from tilt.durations import duration_text, negated
 from tilt.durations import length as _length
-from tilt.errors import suggestion
+from tilt.errors import QueryError, suggestion
 from tilt.expressions import Expr
 
 if TYPE_CHECKING:
@@ -88,11 +88,12 @@ class Window:
         >>> x.window(2).map(lambda v: v * v).sum().collect().to_dict()
         {'t': [1, 2, 3], 'x': [1.0, 5.0, 40.0]}
         """
-        sources: dict[str, Any] = {}
 
         def traced(event: _native.Stream) -> _native.Stream:
             result = function(type(self._stream)._of(event, self._stream._sources))
-            sources.update(result._sources)
+            if result._sources.keys() - self._stream._sources.keys():
+                message = "an event of a window is mapped by itself alone; add what it needs by with_columns() first"
+                raise QueryError(message)
             return result._handle
 
         return self._then(lambda own: own.map(traced))
@@ -400,14 +401,22 @@ def count(n: int, *, every: int | None = None) -> WindowSpec:
 class Cells(WindowSpec):
     """Windows that are events of their own: made by :func:`session` and :func:`calendar`."""
 
-    build: Callable[[_native.Stream], _native.Window] | None = None
+    build: Callable[[_native.Stream, str | None], _native.Window] | None = None
+    """Makes the window of a native stream, whose times are of a time zone."""
     after: int = 0
     """By how many ticks the end that people mean follows the last instant."""
 
     def of(self, stream: Stream) -> Window:
         """Give the window of a stream."""
         assert self.build is not None  # noqa: S101 - both makers give one
-        return EventWindow(stream, self.build, None, None, self.after)
+        build, zone = self.build, _zone(stream)
+        return EventWindow(stream, lambda own: build(own, zone), None, None, self.after)
+
+
+def _zone(stream: Stream) -> str | None:
+    """Give the time zone of a stream's times, if all of its sources have the same."""
+    zones = {source.zone for source in stream._sources.values()}
+    return zones.pop() if len(zones) == 1 else None
 
 
 def session(gap: Duration, *, max_length: Duration | None = None) -> WindowSpec:
@@ -426,7 +435,7 @@ def session(gap: Duration, *, max_length: Duration | None = None) -> WindowSpec:
      {'start': 19, 'end': 22, 'first': 20, 'last': 22, 'n': 2, 'landing': 'd'}]
     """
     pause, longest = duration_text(gap), None if max_length is None else duration_text(max_length)
-    return Cells(pause, build=lambda own: own.sessions(pause, longest))
+    return Cells(pause, build=lambda own, _: own.sessions(pause, longest))
 
 
 def calendar(
@@ -443,7 +452,7 @@ def calendar(
     length
         ``"1d"``, ``"1w"``, ``"1mo"``, ``"1q"``, ``"1y"``, or several of them.
     tz
-        A name of the tz database; without it days are those of UTC.
+        A name of the tz database; by default the zone of the stream's times, or UTC.
     offset
         How long after midnight, in local time, a day begins.
     closed
@@ -459,8 +468,8 @@ def calendar(
     """
     moved = None if offset is None else duration_text(offset)
 
-    def build(own: _native.Stream) -> _native.Window:
-        window = own.calendar(length, tz)
+    def build(own: _native.Stream, zone: str | None) -> _native.Window:
+        window = own.calendar(length, tz or zone)
         window = window if closed == "left" else window.closed(closed)
         return window if moved is None else window.offset(moved)
 

@@ -326,6 +326,8 @@ def test_12_calendars() -> None:
     m = tl.stream(meter, time="ts")
     months = m["kw"].window(tl.calendar("1mo", tz="Europe/Paris")).len().to_pandas()
     assert months["kw"].tolist() == [31 * 24 - 1, 30 * 24]
+    local = tl.stream(meter.assign(ts=hours), time="ts")["kw"]
+    assert local.window(tl.calendar("1mo")).len().to_pandas()["kw"].tolist() == months["kw"].tolist()
     bill = m["kw"].hold().window(tl.calendar("1mo", tz="Europe/Paris")).integral(unit="1h").to_pandas()
     np.testing.assert_allclose(bill["kw"], [31 * 24 - 1, 30 * 24 - 1], rtol=1e-9)
 

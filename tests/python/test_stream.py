@@ -8,6 +8,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pandas as pd
@@ -39,6 +40,9 @@ def test_pickling(trades: tl.Stream) -> None:
     copied = pickle.loads(pickle.dumps((trades["px"] + 1).alias("y")))
     assert copied.collect().columns == ["t", "y"]
     assert smooth(trades).collect()["px"] == [10.0, 10.5, 9.0, 10.5]
+    big = tl.when(tl.col("qty") > 1).then(tl.col("px")).otherwise(0.0)
+    condition = pickle.loads(pickle.dumps((big > 9.5) & (tl.col("sym") == "b")))
+    assert trades.filter(condition).collect()["qty"] == [5, 3]
 
 
 def test_a_query_function_is_pickled_by_name(tmp_path: Path) -> None:
@@ -152,6 +156,22 @@ def test_results_in_every_form(trades: tl.Stream, tmp_path: Path) -> None:
     assert "<svg" in query._repr_html_()
 
 
+def test_pictures_are_well_formed(trades: tl.Stream) -> None:
+    noise = np.random.default_rng(0).normal(size=5_000)
+    many = tl.stream({"t": np.arange(5_000), "a<b": noise}, time="t", unit="ms")["a<b"]
+    for picture in (
+        tl.plot(trades["px"], trades["px"].hold(), trades["qty"] > 2),
+        tl.plot(trades),
+        tl.plot(many, start=1_000, end=4_000),
+        tl.plot(many.window(tl.tumbling("100ms")).mean()),
+        tl.plot(trades["px"].filter(trades["px"] > 1e9)),
+        (trades["px"]["-2s":].mean() - trades["px"]).show_graph(),
+    ):
+        root = ET.fromstring(str(picture))  # noqa: S314
+        assert root.tag.endswith("svg")
+        assert picture._repr_svg_() == str(picture)
+
+
 @pytest.mark.parametrize(
     ("mistake", "kind", "message"),
     [
@@ -177,6 +197,12 @@ def test_results_in_every_form(trades: tl.Stream, tmp_path: Path) -> None:
         (lambda s: s["px"].window("-10s"), ValueError, "positive"),
         (lambda s: s["px"].ewm(alpha=0.5, span=2), TypeError, "alpha and span"),
         (lambda s: s["px"].interpolate(), TypeError, "max_gap"),
+        (
+            lambda s: s["px"].window(1).map(lambda v: v + tl.stream(ROWS, time="t", unit="s")["px"]).sum(),
+            tl.QueryError,
+            "alone",
+        ),
+        (lambda s: tl.when(s["px"] > 1).then(1).collect(), AttributeError, "otherwise"),
         (lambda s: s["px"]["sym"], tl.SchemaError, "single"),
         (lambda _: tl.Stream(), TypeError, r"tl\.stream"),
         (lambda _: tl.Config(thread=1), TypeError, "no setting"),
@@ -190,6 +216,12 @@ def test_mistakes_are_explained(
 ) -> None:
     with pytest.raises(kind, match=message):
         mistake(trades)  # type: ignore[operator]
+
+
+def test_windows_map_events_by_themselves(trades: tl.Stream) -> None:
+    other = tl.stream(ROWS, time="t", unit="s")["px"]
+    with pytest.raises(tl.QueryError, match="by itself alone"):
+        trades["px"].window(1).map(lambda v: v + other).sum()
 
 
 def test_reducers_refuse_what_cannot_be_traced(trades: tl.Stream) -> None:
