@@ -32,10 +32,12 @@ fn points(stamps: Vec<i64>, values: ArrayRef) -> BTreeMap<String, SnapshotBuffer
     BTreeMap::from([("x".to_owned(), x)])
 }
 
-fn agree(stamps: &[i64]) {
-    let values: Vec<f64> = (0..stamps.len()).map(|i| i as f64 + 0.25).collect();
+fn agree(stamps: &[i64], queries: &[&str]) {
+    // Sums of these depend on their order.
+    let value = |i: usize| (i * 7919 % 101) as f64 / 7.0;
+    let values: Vec<f64> = (0..stamps.len()).map(value).collect();
     let inputs = points(stamps.to_vec(), Arc::new(Float64Array::from(values)));
-    for body in QUERIES {
+    for body in queries {
         let compiled = query(body).compile().unwrap();
         let run = |options: RunOptions| compiled.run(&inputs, &options).map_err(|e| e.to_string());
         let oracle = run(RunOptions::default().backend(tilt::Backend::Interpreter));
@@ -58,15 +60,33 @@ fn agree(stamps: &[i64]) {
 
 #[test]
 fn nothing_and_one_row() {
-    agree(&[]);
-    agree(&[7]);
+    agree(&[], &QUERIES);
+    agree(&[7], &QUERIES);
 }
 
 #[test]
 fn the_ends_of_time() {
-    agree(&[i64::MIN + 2, i64::MIN + 5]);
-    agree(&[i64::MAX - 5, i64::MAX - 2]);
-    agree(&[-4_000_000_000_000_000_000, 4_000_000_000_000_000_000]);
+    agree(&[i64::MIN + 2, i64::MIN + 5], &QUERIES);
+    agree(&[i64::MAX - 5, i64::MAX - 2], &QUERIES);
+    agree(
+        &[-4_000_000_000_000_000_000, 4_000_000_000_000_000_000],
+        &QUERIES,
+    );
+}
+
+#[test]
+fn windows_that_the_ends_of_time_make_shorter() {
+    let queries = [
+        "~y[t] = reduce sum ~x[t-20 : t]",
+        "~y[t] = reduce kurtosis ~x[t-20 : t]",
+        "~y[t] = reduce mean ~x[t-3 : t+20]",
+        "~y[t] = reduce sum ~x[t-9 : t] - reduce slope ~x[t-20 : t+20]",
+    ];
+    for step in [1, 2, 3] {
+        let from = |first: i64| -> Vec<i64> { (0..40).map(|i| first + step * i).collect() };
+        agree(&from(i64::MIN + 2), &queries);
+        agree(&from(i64::MAX - 2 - step * 40), &queries);
+    }
 }
 
 #[test]

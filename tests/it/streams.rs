@@ -272,6 +272,33 @@ fn queries_that_need_all_input_say_which_and_why() {
     );
 }
 
+#[test]
+fn a_total_that_overflows_beside_a_part_does_not_fail_it() {
+    let compiled = compiled("input ~x: i64 point ~s[t every 4] = reduce sum ~x[t-4:t] output ~s");
+    // Cells of four rows have a total, but not their halves.
+    let values = [i64::MAX, i64::MAX, -i64::MAX, -i64::MAX];
+    for rows in [1, 2, 3, 5] {
+        let chunk = |first: i64| -> Result<SnapshotBuffer, DataError> {
+            let stamps = first + 1..=(first + rows).min(40);
+            let column = stamps.clone().map(|t| values[(t as usize - 1) % 4]);
+            let column = Column::new("x", Arc::new(column.collect::<Int64Array>()));
+            let timeline = Timeline::explicit(stamps.collect::<Vec<_>>().into(), Spans::Fixed(1));
+            SnapshotBuffer::scalar(timeline, column, Unit::Tick)
+        };
+        let chunks = (0..40).step_by(rows as usize).map(chunk);
+        let inputs = BTreeMap::from([("x".to_owned(), chunks)]);
+        let options = RunOptions::default().piece_rows(2);
+        let stream = compiled
+            .stream(inputs, &options)
+            .expect("can run on chunks");
+        let found: Vec<Event> = stream
+            .flat_map(|part| events_of(&part.expect("no total overflows")).expect("events"))
+            .collect();
+        let expected: Vec<Event> = (0..10).map(|k| Event::new(4 * k, 4 * k + 4, 0)).collect();
+        assert_eq!(format_events(&found), format_events(&expected));
+    }
+}
+
 /// Samples a tick each, a chunk at a time.
 fn samples(chunks: i64, rows: i64) -> impl Iterator<Item = Result<SnapshotBuffer, DataError>> {
     (0..chunks).map(move |chunk| {

@@ -311,6 +311,16 @@ impl<'a> RangeRun<'a> {
         self.axis.timeline.end(row)
     }
 
+    /// Whether windows of these rows reach beyond the ends of time. They are shorter than the others, so it is not at their blocks that they are split.
+    pub(crate) fn is_saturated(&self, rows: &Range<usize>) -> bool {
+        let Bounds::Time { lo: Some(lo), hi } = self.plan.bounds else {
+            return false;
+        };
+        let reaches_beyond =
+            |row: usize, by: i64| self.axis.timeline.end(row).checked_add(by).is_none();
+        !rows.is_empty() && (reaches_beyond(rows.start, lo) || reaches_beyond(rows.end - 1, hi))
+    }
+
     /// The first position of the late part of a window `(from, to]` whose edges have been saturated.
     pub(crate) fn split_of(&self, from: i64, to: i64) -> u32 {
         let length = i128::from(to) - i128::from(from);

@@ -39,6 +39,7 @@ use crate::{
     scan::WindowRun,
     series::{Axis, Leaf, Series},
     stats, strips, view,
+    window::WindowPlan,
 };
 
 mod inside;
@@ -407,6 +408,12 @@ impl<'a> StageRun<'a> {
                 range.counted_by(Ranks::new(&events))
             })
             .collect();
+        let is_cut = |plan: &WindowPlan| {
+            plan.algorithm.has_parts() && ranges[plan.range].is_saturated(&rows)
+        };
+        if stage.windows.iter().any(is_cut) {
+            return Err(Trouble("windows beyond the ends of time"));
+        }
         let windows: Vec<WindowRun> = stage
             .windows
             .iter()

@@ -134,6 +134,11 @@ pub(crate) enum Algorithm {
 }
 
 impl Algorithm {
+    /// Whether rows read two parts of their windows, which loops take to be split at blocks.
+    pub(crate) fn has_parts(self) -> bool {
+        matches!(self, Self::Blocks { .. } | Self::Fold { .. })
+    }
+
     /// The loop that goes forward.
     pub(crate) fn forward(self) -> usize {
         match self {

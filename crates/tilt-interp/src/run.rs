@@ -86,6 +86,7 @@ pub(crate) fn run_keys(
         return Err(RunError::Internal(format!("{target:?} names no stream")));
     }
     let needed = needed(program, target);
+    let reads_itself = reads_itself(program, target);
     for (_, input) in program.inputs() {
         if !inputs.contains_key(&input.name) {
             let stream = input.name.clone();
@@ -109,11 +110,22 @@ pub(crate) fn run_keys(
             .iter()
             .map(|(id, table)| (*id, table.of_key(key.as_ref())));
         let of_key = of_key.collect();
-        let streams = evaluate(program, &needed, of_key, run, &options.functions, &watch)?;
+        let is_asked = |end: i64| options.part.is_none_or(|part| part.contains(end));
+        // Beside the part a run may see too few events, on which an expression can fail. Nobody reads the target but itself.
+        let is_read = |id: StreamId, end: i64| id != target || reads_itself || is_asked(end);
+        let streams = evaluate(
+            program,
+            &needed,
+            of_key,
+            run,
+            &is_read,
+            &options.functions,
+            &watch,
+        )?;
         let series = &streams[target];
         for position in series.events() {
             let Span { start, end } = series.timeline.interval(*position);
-            if options.part.is_none_or(|part| part.contains(end)) {
+            if is_asked(end) {
                 let event = Event::new(start, end, series.value(*position).clone());
                 output.push((key.clone().unwrap_or(Value::Null), event));
             }
@@ -198,12 +210,23 @@ fn needed(program: &Program, target: StreamId) -> Vec<StreamId> {
     needed.into_iter().collect()
 }
 
-/// Evaluates the needed streams in order of definition, for one key.
+fn reads_itself(program: &Program, id: StreamId) -> bool {
+    let mut found = false;
+    if let Stream::Temporal(temporal) = &program.streams[id] {
+        program.walk(temporal.body, &mut |_, expr| {
+            found |= expr.stream() == Some(id);
+        });
+    }
+    found
+}
+
+/// Evaluates the needed streams in order of definition, for one key: the events that are read, by the stream and their ends.
 fn evaluate(
     program: &Program,
     needed: &[StreamId],
     inputs: Vec<(StreamId, Vec<Row>)>,
     run: Span,
+    is_read: &dyn Fn(StreamId, i64) -> bool,
     functions: &Functions,
     watch: Watch,
 ) -> Result<Streams, RunError> {
@@ -252,6 +275,9 @@ fn evaluate(
             let is_due = tick % BETWEEN_CALLS == 0;
             if is_due && !watch((number as f64 + tick as f64 / all) / count) {
                 return Err(RunError::Stopped);
+            }
+            if !is_read(id, streams[id].timeline.interval(position).end) {
+                continue;
             }
             let value = evaluator.value(temporal.body, position, &bound, &streams)?;
             streams[id].set(position, value);
