@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def main(rows: int = 3_000) -> dict[str, tl.Table]:
-    """Give the samples that there are, and the signal filled in two ways: gaps by the mean, short ones by holding."""
+    """Give the samples, and the signal with gaps filled by the mean, or for their first 100 ms by holding."""
     samples = generate.ecg(rows / 250, seed=1, dropouts=0.2).table()
     ecg = tl.stream(samples, time="time", period="4ms")["mv"]
     grid = ecg.every("4ms")
