@@ -39,7 +39,8 @@ def main() -> None:
     print(f"\n{text}")
     if options.report:
         report.store(text)
-        report.chart(measured, options.events)
+        if measured:
+            report.chart(measured, options.events)
 
 
 if __name__ == "__main__":
