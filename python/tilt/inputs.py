@@ -40,7 +40,7 @@ def stream(  # noqa: PLR0913
     rows
         Anything that :class:`tilt.Table` takes. It is not copied: do not change it afterwards.
     time
-        The column of times.
+        The column of times; not needed for frames and series of pandas that have them as their index.
     valid
         When a row is true: at its time (``"point"``), until the next row (``"until_next"``), for a length of time up to
         it, or between the times of two columns.
@@ -65,9 +65,20 @@ def stream(  # noqa: PLR0913
     {'t': [1, 2], 'px': [10.0, 11.0]}
 
     """
+    if time is None and type(rows).__module__.partition(".")[0] == "pandas":
+        rows, time = _indexed(rows)
     events: dict[str, Any] = {"time": time, "valid": valid, "unit": unit, "tz": tz, "period": period}
     events |= {"sort": sort, "overlap": overlap, "closed": closed}
     return Stream._input(name, sources.rows(rows, **events))
+
+
+def _indexed(frame: Any) -> tuple[Any, str | None]:  # noqa: ANN401
+    """Give a frame of pandas and the name of its index, if that has times."""
+    if frame.index.dtype.kind != "M":
+        return frame, None
+    whole = frame.to_frame(frame.name or "value") if hasattr(frame, "to_frame") else frame
+    name = whole.index.name or "time"
+    return whole.rename_axis(name), name
 
 
 def scan_parquet(

@@ -142,6 +142,21 @@ def test_literals_of_time(trades: tl.Stream) -> None:
     assert trades.collect().columns == ["t", "px", "qty", "sym"]
 
 
+def test_times_of_pandas_are_its_index() -> None:
+    index = pd.date_range("2026-01-05", periods=3, freq="s")
+    frame = pd.DataFrame({"x": [1.0, 2.0, 3.0]}, index=index)
+    assert tl.stream(frame)["x"].collect().columns == ["time", "x"]
+    assert tl.stream(frame["x"].rename_axis("at"))["x"]["-2s":].sum().collect().to_dict()["x"] == [1.0, 3.0, 5.0]
+    with pytest.raises(TypeError, match="name the column of times"):
+        tl.stream(frame.reset_index())
+
+
+def test_importing_is_light() -> None:
+    code = "import sys, tilt; print(sorted({'numpy', 'pandas', 'polars', 'rich', 'pyarrow'} & set(sys.modules)))"
+    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)  # noqa: S603
+    assert shown.stdout.strip() == "[]"
+
+
 def test_results_in_every_form(trades: tl.Stream, tmp_path: Path) -> None:
     query = (trades["px"] * 2).alias("double")
     assert query.to_polars()["double"].to_list() == [20.0, 22.0, 18.0, 24.0]
