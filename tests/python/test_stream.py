@@ -367,3 +367,16 @@ def test_functions_of_ones_own(trades: tl.Stream) -> None:
         tl.udf("labs", args=[int], returns=int)
     with pytest.raises(ValueError, match="f64, i64 and bool"):
         tl.udf(libc.labs, args=[str], returns=int)
+
+
+def test_only_columns_that_are_read_are_read(tmp_path: Path) -> None:
+    tl.Table({"t": [1, 2, 3], "x": [1.0, None, 3.0], "y": [None, 2, 3], "k": ["a", "b", "a"]}).write_parquet(
+        tmp_path / "rows.parquet"
+    )
+    rows = tl.scan_parquet(tmp_path / "rows.parquet", time="t")
+    assert "~rows: {x: f64} point" in rows["x"].diff().explain("optimized")
+    assert "~rows: {x: f64, k: utf8} point" in rows.key_by("k")["x"].diff().explain("optimized")
+    bars = rows.window(tl.tumbling(5))
+    assert bars.agg(n=tl.len(), mean=tl.col("x").mean()).collect().to_dict() == {"t": [5], "n": [3], "mean": [2.0]}
+    assert bars.len().collect().to_dict() == {"t": [5], "len": [3]}
+    assert "~rows: {x: f64} point" in bars.len().explain("optimized")
