@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from os import PathLike, fspath
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from tilt import sources
@@ -221,5 +220,7 @@ def _scan(  # noqa: PLR0913, PLR0917
     files = sources.files(paths, format=format, columns=columns, start=start, end=end, **events)
     if name is None:
         first = paths if isinstance(paths, (str, PathLike)) else next(iter(paths), "files")
-        name = re.sub(r"\W+", "_", PurePath(fspath(first)).stem).strip("_") or "files"
+        name = (
+            re.sub(r"\W+", "_", fspath(first).replace("\\", "/").rsplit("/", 1)[-1].split(".")[0]).strip("_") or "files"
+        )
     return Stream._input(name, files)
