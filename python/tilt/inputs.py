@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from os import PathLike, fspath
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from tilt import sources
@@ -40,7 +39,7 @@ def stream(  # noqa: PLR0913
     rows
         Anything that :class:`tilt.Table` takes. It is not copied: do not change it afterwards.
     time
-        The column of times.
+        The column of times; not needed for frames and series of pandas that have them as their index.
     valid
         When a row is true: at its time (``"point"``), until the next row (``"until_next"``), for a length of time up to
         it, or between the times of two columns.
@@ -65,9 +64,20 @@ def stream(  # noqa: PLR0913
     {'t': [1, 2], 'px': [10.0, 11.0]}
 
     """
+    if time is None and type(rows).__module__.partition(".")[0] == "pandas":
+        rows, time = _indexed(rows)
     events: dict[str, Any] = {"time": time, "valid": valid, "unit": unit, "tz": tz, "period": period}
     events |= {"sort": sort, "overlap": overlap, "closed": closed}
     return Stream._input(name, sources.rows(rows, **events))
+
+
+def _indexed(frame: Any) -> tuple[Any, str | None]:  # noqa: ANN401
+    """Give a frame of pandas and the name of its index, if that has times."""
+    if frame.index.dtype.kind != "M":
+        return frame, None
+    whole = frame.to_frame(frame.name or "value") if hasattr(frame, "to_frame") else frame
+    name = whole.index.name or "time"
+    return whole.rename_axis(name), name
 
 
 def scan_parquet(
@@ -210,5 +220,7 @@ def _scan(  # noqa: PLR0913, PLR0917
     files = sources.files(paths, format=format, columns=columns, start=start, end=end, **events)
     if name is None:
         first = paths if isinstance(paths, (str, PathLike)) else next(iter(paths), "files")
-        name = re.sub(r"\W+", "_", PurePath(fspath(first)).stem).strip("_") or "files"
+        name = (
+            re.sub(r"\W+", "_", fspath(first).replace("\\", "/").rsplit("/", 1)[-1].split(".")[0]).strip("_") or "files"
+        )
     return Stream._input(name, files)

@@ -116,7 +116,7 @@ def _svg(series: Sequence[_Series], width: int, height: int) -> str:
         return _MARGIN + (max(at, left) - left) / across * (width - _MARGIN - 12)
 
     def y(value: float) -> float:
-        return height - 24 - (value - low) / up * (height - 48)
+        return height - 30 - (value - low) / up * (height - 60)
 
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}"',
@@ -139,8 +139,9 @@ def _svg(series: Sequence[_Series], width: int, height: int) -> str:
 
 def _path(kind: str, events: list[tuple[float, float, float, float]], colour: str) -> str:
     if kind == "points":
-        moves = "".join(f"M{b - 1.5:.1f} {lo:.1f}h3m-1.5 -1.5v3" for _, b, lo, _ in events)
-    elif kind == "steps":
+        dots = "".join(f"M{b:.1f} {lo:.1f}h0.01" for _, b, lo, _ in events)
+        return f'<path d="{dots}" stroke="{colour}" stroke-width="5" stroke-linecap="round"/>'
+    if kind == "steps":
         moves = "".join(f"M{a:.1f} {lo:.1f}H{max(b, a + 0.5):.1f}" for a, b, lo, _ in events)
     elif kind == "range":
         moves = "".join(f"M{b:.1f} {lo + 0.5:.1f}V{hi - 0.5:.1f}" for _, b, lo, hi in events)

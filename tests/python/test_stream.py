@@ -142,6 +142,21 @@ def test_literals_of_time(trades: tl.Stream) -> None:
     assert trades.collect().columns == ["t", "px", "qty", "sym"]
 
 
+def test_times_of_pandas_are_its_index() -> None:
+    index = pd.date_range("2026-01-05", periods=3, freq="s")
+    frame = pd.DataFrame({"x": [1.0, 2.0, 3.0]}, index=index)
+    assert tl.stream(frame)["x"].collect().columns == ["time", "x"]
+    assert tl.stream(frame["x"].rename_axis("at"))["x"]["-2s":].sum().collect().to_dict()["x"] == [1.0, 3.0, 5.0]
+    with pytest.raises(TypeError, match="name the column of times"):
+        tl.stream(frame.reset_index())
+
+
+def test_importing_is_light() -> None:
+    code = "import sys, tilt; print(sorted({'numpy', 'pandas', 'polars', 'rich', 'pyarrow'} & set(sys.modules)))"
+    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)  # noqa: S603
+    assert shown.stdout.strip() == "[]"
+
+
 def test_results_in_every_form(trades: tl.Stream, tmp_path: Path) -> None:
     query = (trades["px"] * 2).alias("double")
     assert query.to_polars()["double"].to_list() == [20.0, 22.0, 18.0, 24.0]
@@ -352,3 +367,16 @@ def test_functions_of_ones_own(trades: tl.Stream) -> None:
         tl.udf("labs", args=[int], returns=int)
     with pytest.raises(ValueError, match="f64, i64 and bool"):
         tl.udf(libc.labs, args=[str], returns=int)
+
+
+def test_only_columns_that_are_read_are_read(tmp_path: Path) -> None:
+    tl.Table({"t": [1, 2, 3], "x": [1.0, None, 3.0], "y": [None, 2, 3], "k": ["a", "b", "a"]}).write_parquet(
+        tmp_path / "rows.parquet"
+    )
+    rows = tl.scan_parquet(tmp_path / "rows.parquet", time="t")
+    assert "~rows: {x: f64} point" in rows["x"].diff().explain("optimized")
+    assert "~rows: {x: f64, k: utf8} point" in rows.key_by("k")["x"].diff().explain("optimized")
+    bars = rows.window(tl.tumbling(5))
+    assert bars.agg(n=tl.len(), mean=tl.col("x").mean()).collect().to_dict() == {"t": [5], "n": [3], "mean": [2.0]}
+    assert bars.len().collect().to_dict() == {"t": [5], "len": [3]}
+    assert "~rows: {x: f64} point" in bars.len().explain("optimized")

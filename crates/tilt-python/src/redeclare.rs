@@ -3,7 +3,7 @@
 use pyo3::{exceptions::PyValueError, prelude::*};
 use tilt::{
     build,
-    ir::{self, DType, Expr, Program, SpanRule},
+    ir::{self, DType, Expr, Field, Program, SpanRule},
 };
 
 use crate::{
@@ -52,16 +52,17 @@ pub(crate) fn pruned(program: &Program) -> Program {
         let DType::Record(fields) = &input.dtype else {
             continue;
         };
-        let mut fields = fields.clone();
-        let all = fields.len();
-        fields.retain(|field| {
+        let is_read = |field: &&Field| {
             named.contains(&field.name.as_str()) || input.key.as_ref() == Some(&field.name)
-        });
-        if fields.len() < all && !fields.is_empty() {
-            let mut input = input.clone();
-            input.dtype = DType::Record(fields);
-            narrow.streams[id] = ir::Stream::Input(input);
+        };
+        let mut kept: Vec<Field> = fields.iter().filter(is_read).cloned().collect();
+        if kept.is_empty() {
+            // Events are counted by a column, whichever it is.
+            kept.extend(fields.first().cloned());
         }
+        let mut input = input.clone();
+        input.dtype = DType::Record(kept);
+        narrow.streams[id] = ir::Stream::Input(input);
     }
     let parsed = ir::parse(&narrow.to_string()).ok();
     let same = |parsed: &Program| {
