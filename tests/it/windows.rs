@@ -50,7 +50,6 @@ fn results(
 
 /// Σ in the pinned order: groups of eight as trees, from the first value given on.
 fn sums(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    let (mut group, mut before, mut out) = (Vec::new(), None::<f64>, Vec::new());
     fn tree(values: &[f64]) -> f64 {
         match values.len() {
             1 => values[0],
@@ -60,6 +59,7 @@ fn sums(values: impl Iterator<Item = f64>) -> Vec<f64> {
             }
         }
     }
+    let (mut group, mut before, mut out) = (Vec::new(), None::<f64>, Vec::new());
     for value in values {
         group.push(value);
         let sum = tree(&group);
@@ -95,14 +95,14 @@ fn long_sums_keep_their_order() {
         for found in results("f64", "mean", length, &inputs) {
             let found = found.as_primitive::<Float64Type>();
             assert_eq!(found.len(), ROWS);
-            for i in 0..ROWS {
+            for (i, late) in prefix.iter().enumerate() {
                 let first = (i + 1).saturating_sub(length);
                 let block = (FIRST + i - 1) / length;
                 let is_one_part = (FIRST + first - 1) / length == block;
                 let sum = if is_one_part {
-                    prefix[i]
+                    *late
                 } else {
-                    suffix[first] + prefix[i]
+                    suffix[first] + late
                 };
                 let mean = sum / (i + 1 - first) as f64;
                 assert_eq!(
