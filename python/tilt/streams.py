@@ -178,7 +178,11 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
         message = f"a Stream has no attribute {name!r}"
         if name in self.schema:
             message += f"; its column is stream[{name!r}]"
-        raise AttributeError(message + suggestion(name, dir(Stream)))
+        elif hasattr(Window, name):
+            message += f"; it reduces a window, such as the last ten seconds: stream['-10s':].{name}()"
+        else:
+            message += suggestion(name, dir(Stream))
+        raise AttributeError(message)
 
     def __iter__(self) -> NoReturn:
         message = "a Stream is a description and has no events to go through; collect() computes them"
