@@ -59,18 +59,6 @@ fn tree(values: &[f64]) -> f64 {
 
 /// Σ in the pinned order, up to each value: groups of eight, from the first value given on.
 fn sums(values: impl Iterator<Item = f64>) -> Vec<f64> {
-<<<<<<< HEAD
-=======
-    fn tree(values: &[f64]) -> f64 {
-        match values.len() {
-            1 => values[0],
-            n => {
-                let half = n.next_power_of_two() / 2;
-                tree(&values[..half]) + tree(&values[half..])
-            }
-        }
-    }
->>>>>>> evidence
     let (mut group, mut before, mut out) = (Vec::new(), None::<f64>, Vec::new());
     for value in values {
         group.push(value);
