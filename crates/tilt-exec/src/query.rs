@@ -376,7 +376,7 @@ impl Compiled {
     /// let inputs = BTreeMap::from([("x".to_owned(), SnapshotBuffer::scalar(timeline, values, Unit::Tick)?)]);
     /// let (sums, stats) = query.compile()?.run_with_stats(&inputs, &RunOptions::default())?;
     /// assert_eq!((sums.len(), stats.rows, stats.stages[0].rows), (6, 6, 6));
-    /// assert_eq!(stats.stages[0].windows, ["prefix"]);
+    /// assert_eq!(stats.stages[0].windows, ["totals"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
