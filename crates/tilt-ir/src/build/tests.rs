@@ -557,7 +557,7 @@ fn errors_say_what_where_and_what_to_do() {
             x().window("5s").closed(Closed::Left).offset("1s").mean(),
             "offset: only windows on a grid have an offset
     input ~x: f64 point
-  hint: use `tumbling` or `hopping`",
+  hint: use `tumbling`, `hopping` or `calendar`",
         ),
     ];
     for (stream, expected) in cases {
