@@ -115,7 +115,7 @@ def test_unsorted_rows_are_refused_or_sorted() -> None:
     with pytest.raises(tl.UnsortedError, match=r"row 1 \(1\) comes after row 0 \(3\)") as error:
         run(DOUBLE, {"x": rows(shuffled, time="t")})
     assert (error.value.column, error.value.row) == ("t", 1)
-    assert error.value.hint == "sort the data or pass sort=true"
+    assert error.value.hint == "sort the data or set the option `sort`"
     assert run(DOUBLE, {"x": rows(shuffled, time="t", sort=True)})["y"] == [20, 40, 60]
 
 

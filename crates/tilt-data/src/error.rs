@@ -210,7 +210,7 @@ pub enum DataError {
     },
     /// A row earlier than the one before it.
     #[error(
-        "time column `{column}` is not sorted: row {row} ({}) comes after row {previous_row} ({}); sort the data or pass sort=true",
+        "time column `{column}` is not sorted: row {row} ({}) comes after row {previous_row} ({}); sort the data or set the option `sort`",
         instant(*value, *unit), instant(*previous, *unit)
     )]
     Unsorted {

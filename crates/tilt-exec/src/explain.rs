@@ -78,7 +78,7 @@ impl Explained<'_> {
                     let mut stages = plan.stages.iter();
                     match stages.find(|s| s.streaming == Some(number)) {
                         Some(s) => writeln!(out, "// {number}: {} with streaming stores", s.main)?,
-                        None => match plan.stages.iter().find_map(|s| s.whole_of(number)) {
+                        None => match plan.stages.iter().find_map(|s| s.full_of(number)) {
                             Some(of) => writeln!(
                                 out,
                                 "// {number}: {of} for windows that lie whole in their sources"

@@ -217,22 +217,16 @@ impl Job<'_> {
             Root::Merge => 0,
         };
         let piece = Piece {
-            plan: self.plan,
-            code: self.code,
-            run: self.run,
             scope,
-            texts: self.texts,
-            words: self.words,
-            functions: self.functions,
-            control: self.control,
-            work,
-            carried: None,
-            wanted: Wanted::Rows {
-                rows: rows.start - first..rows.end - first,
-                columns,
-                at,
-                streaming,
-            },
+            ..self.new_piece(
+                work,
+                Wanted::Rows {
+                    rows: rows.start - first..rows.end - first,
+                    columns,
+                    at,
+                    streaming,
+                },
+            )
         };
         let inputs = cuts
             .iter()
@@ -304,7 +298,17 @@ impl Job<'_> {
 
     /// The events that end in a part.
     fn timed(&self, part: Span, work: u64) -> Result<Series, Trouble> {
-        let piece = Piece {
+        let piece = self.new_piece(work, Wanted::Time(part));
+        let cuts = self.cuts(part);
+        let inputs = cuts
+            .iter()
+            .map(|(id, rows)| (*id, slice(&self.series[id], rows)));
+        piece.evaluate(inputs.collect())
+    }
+
+    /// A piece of the run, with its whole scope.
+    pub(crate) fn new_piece<'p>(&'p self, work: u64, wanted: Wanted<'p>) -> Piece<'p> {
+        Piece {
             plan: self.plan,
             code: self.code,
             run: self.run,
@@ -315,30 +319,13 @@ impl Job<'_> {
             control: self.control,
             work,
             carried: None,
-            wanted: Wanted::Time(part),
-        };
-        let cuts = self.cuts(part);
-        let inputs = cuts
-            .iter()
-            .map(|(id, rows)| (*id, slice(&self.series[id], rows)));
-        piece.evaluate(inputs.collect())
+            wanted,
+        }
     }
 
     /// Everything as one piece.
     pub(crate) fn in_one_go(&self) -> Result<Series, Trouble> {
-        let piece = Piece {
-            plan: self.plan,
-            code: self.code,
-            run: self.run,
-            scope: self.scope,
-            texts: self.texts,
-            words: self.words,
-            functions: self.functions,
-            control: self.control,
-            work: self.work,
-            carried: None,
-            wanted: Wanted::Time(self.part),
-        };
+        let piece = self.new_piece(self.work, Wanted::Time(self.part));
         piece.evaluate(self.series.clone())
     }
 }

@@ -84,7 +84,7 @@ pub(crate) struct Stage {
     /// The main loop for rows all of whose neighbours that are read exist.
     pub(crate) inside: Option<Inside>,
     /// Of these loops, by their numbers, those for rows whose windows lie whole in their sources.
-    pub(crate) whole: Vec<(usize, usize)>,
+    pub(crate) full: Vec<(usize, usize)>,
     /// Which of these the stage reads itself.
     pub(crate) own: Vec<(OwnColumn, usize)>,
     pub(crate) facts: SeriesFacts,
@@ -92,9 +92,9 @@ pub(crate) struct Stage {
 
 impl Stage {
     /// The loop that a loop for windows which lie whole in their sources was made of.
-    pub(crate) fn whole_of(&self, number: usize) -> Option<usize> {
-        let mut whole = self.whole.iter();
-        whole.find(|(_, n)| *n == number).map(|(of, _)| *of)
+    pub(crate) fn full_of(&self, number: usize) -> Option<usize> {
+        let mut full = self.full.iter();
+        full.find(|(_, n)| *n == number).map(|(of, _)| *of)
     }
 }
 
@@ -487,11 +487,11 @@ impl<'p> Planner<'p> {
         });
         let inside_number = inside.as_ref().map(|inside| inside.main);
         let numbers = [Some(number), streaming, inside_number].into_iter();
-        let whole = numbers.flatten().filter_map(|number| {
-            self.loops.push(self.loops[number].inside()?);
+        let full = numbers.flatten().filter_map(|number| {
+            self.loops.push(self.loops[number].full()?);
             Some((number, self.loops.len() - 1))
         });
-        let whole = whole.collect();
+        let full = full.collect();
         Ok(Some(Stage {
             stream: what.stream,
             name: what.name.to_owned(),
@@ -505,7 +505,7 @@ impl<'p> Planner<'p> {
             main: number,
             streaming,
             inside,
-            whole,
+            full,
             own: main.own,
             facts: main.facts,
         }))

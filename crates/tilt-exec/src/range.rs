@@ -361,7 +361,7 @@ impl<'a> RangeRun<'a> {
     }
 
     /// Whether all positions of the windows of some rows exist, if they move by the same number from row to row.
-    pub(crate) fn is_inside(&self, rows: &Range<usize>) -> bool {
+    pub(crate) fn is_full(&self, rows: &Range<usize>) -> bool {
         let Kind::Steady { lo, hi, every } = self.kind else {
             return true;
         };

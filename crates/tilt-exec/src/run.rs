@@ -510,9 +510,9 @@ impl<'a> StageRun<'a> {
             }
             _ => (self.main, &stage.sources, &stage.params),
         };
-        let mut whole = stage.whole.iter();
-        let main = match whole.find(|(number, _)| *number == main) {
-            Some((_, whole)) if chunk.ranges.iter().all(|r| r.is_inside(&chunk.rows)) => *whole,
+        let mut full = stage.full.iter();
+        let main = match full.find(|(number, _)| *number == main) {
+            Some((_, full)) if chunk.ranges.iter().all(|r| r.is_full(&chunk.rows)) => *full,
             _ => main,
         };
         self.execute(main, sources, params, &targets, &mut chunk);

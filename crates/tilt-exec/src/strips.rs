@@ -122,26 +122,19 @@ impl Job<'_> {
         for start in (0..wanted.end).step_by(rows) {
             let end = wanted.end.min(start + rows);
             let carried = start.min(strips.history);
+            let wanted_rows = Wanted::Rows {
+                rows: carried..carried + (end - start),
+                columns: &columns,
+                at: lead + start,
+                streaming: bytes >= STREAMED,
+            };
+            let work = share(self.work, end - start, wanted.end);
             let piece = Piece {
-                plan: self.plan,
-                code: self.code,
-                run: self.run,
-                scope: self.scope,
-                texts: self.texts,
-                words: self.words,
-                functions: self.functions,
-                control: self.control,
-                work: share(self.work, end - start, wanted.end),
-                wanted: Wanted::Rows {
-                    rows: carried..carried + (end - start),
-                    columns: &columns,
-                    at: lead + start,
-                    streaming: bytes >= STREAMED,
-                },
                 carried: Some(Carried {
                     rows: carried,
                     series: &before,
                 }),
+                ..self.new_piece(work, wanted_rows)
             };
             before = piece.evaluate_all(self.rows_of(strips.input, start - carried..end))?;
         }

@@ -534,8 +534,7 @@ impl Reduction<'_, '_, '_> {
             params = p;
             Ok(number)
         };
-        let first = loop_of(self, false)?;
-        let forward = first;
+        let forward = loop_of(self, false)?;
         let shape = slots_of(&self.reads.planner.loops[forward]);
         let panes = if kind == Kind::Fold || !shape.iter().all(|(_, ty)| ty.is_int()) {
             None
@@ -579,7 +578,7 @@ impl Reduction<'_, '_, '_> {
         };
         let steady = self.reads.found().ranges[self.range].is_steady() || panes.is_some();
         let window = if let Some(known) = self.known(&plan) {
-            self.reads.planner.loops.truncate(first);
+            self.reads.planner.loops.truncate(forward);
             known
         } else {
             let windows = &mut self.reads.found().windows;

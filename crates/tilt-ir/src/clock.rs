@@ -33,29 +33,14 @@ pub fn default_clock(program: &Program, body: ExprId, this: Option<StreamId>) ->
         if node.expr.stream().is_some() && node.expr.stream() == this {
             continue;
         }
-        let source = match node.expr {
-            Expr::At { stream, offset } | Expr::Edge { stream, offset, .. } => {
-                Some(Source::Value { stream, offset })
+        if let Expr::Reduce { window, .. } = &node.expr {
+            by_event |= window.bounds == Bounds::Event;
+            if !windowed.contains(&window.stream) {
+                windowed.push(window.stream);
             }
-            Expr::Prev { stream, .. } => Some(Source::Value { stream, offset: 0 }),
-            Expr::Hold {
-                stream,
-                offset,
-                max_age,
-            } => Some(Source::Hold {
-                stream,
-                offset,
-                max_age,
-            }),
-            Expr::Reduce { window, .. } => {
-                by_event |= window.bounds == Bounds::Event;
-                if !windowed.contains(&window.stream) {
-                    windowed.push(window.stream);
-                }
-                continue;
-            }
-            _ => None,
-        };
+            continue;
+        }
+        let source = Source::of_element(&node.expr);
         if let Some(source) = source
             && listed.insert(source)
         {

@@ -175,6 +175,26 @@ pub enum Source {
 }
 
 impl Source {
+    /// The source that an expression is which reads one element; windows are none.
+    pub(crate) fn of_element(expr: &Expr) -> Option<Self> {
+        match *expr {
+            Expr::At { stream, offset } | Expr::Edge { stream, offset, .. } => {
+                Some(Self::Value { stream, offset })
+            }
+            Expr::Prev { stream, .. } => Some(Self::Value { stream, offset: 0 }),
+            Expr::Hold {
+                stream,
+                offset,
+                max_age,
+            } => Some(Self::Hold {
+                stream,
+                offset,
+                max_age,
+            }),
+            _ => None,
+        }
+    }
+
     /// The stream whose changes count.
     pub fn stream(self) -> StreamId {
         match self {

@@ -77,7 +77,7 @@ impl Loop {
     /// the distance of two of them is the same for all rows. `None` if there are no such positions.
     ///
     /// Accesses and parameters stay those of the loop, though not all may be read.
-    pub fn inside(&self) -> Option<Self> {
+    pub fn full(&self) -> Option<Self> {
         let mut result = self.clone();
         let mut offsets = HashMap::new();
         for (id, node) in self.values.iter() {

@@ -51,11 +51,11 @@ fn disjoint(span: SpanRule) -> Input {
 fn times_out_of_order() {
     assert_eq!(
         stamps(&[1, 5, 4, 0], &points()),
-        "time column `t` is not sorted: row 2 (4) comes after row 1 (5); sort the data or pass sort=true"
+        "time column `t` is not sorted: row 2 (4) comes after row 1 (5); sort the data or set the option `sort`"
     );
     assert_eq!(
         stamps(&[i64::MAX, i64::MIN], &points()),
-        "time column `t` is not sorted: row 1 (-9223372036854775808) comes after row 0 (9223372036854775807); sort the data or pass sort=true"
+        "time column `t` is not sorted: row 1 (-9223372036854775808) comes after row 0 (9223372036854775807); sort the data or set the option `sort`"
     );
     let seconds = TimestampSecondArray::from(vec![7, 6]);
     let rows = batch(vec![
@@ -64,7 +64,7 @@ fn times_out_of_order() {
     ]);
     assert_eq!(
         refused(&rows, &points(), Unit::Milli, &IngressOptions::stamp("t")),
-        "time column `t` is not sorted: row 1 (6000 ms) comes after row 0 (7000 ms); sort the data or pass sort=true"
+        "time column `t` is not sorted: row 1 (6000 ms) comes after row 0 (7000 ms); sort the data or set the option `sort`"
     );
 }
 

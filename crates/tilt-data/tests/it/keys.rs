@@ -65,7 +65,7 @@ fn errors_of_a_keyed_input_name_the_row_as_given() {
     };
     assert_eq!(
         read(&options).unwrap_err().to_string(),
-        "time column `t` is not sorted: row 3 (8) comes after row 1 (9); sort the data or pass sort=true"
+        "time column `t` is not sorted: row 3 (8) comes after row 1 (9); sort the data or set the option `sort`"
     );
     let sorted = read(&options.clone().sort()).unwrap();
     assert_eq!(events(&sorted[1].1), [Span::new(7, 8), Span::new(8, 9)]);

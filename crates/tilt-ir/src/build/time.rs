@@ -308,19 +308,6 @@ impl Draft {
         while let Some(id) = pending.pop() {
             let expr = self.program.expr(id);
             let source = match *expr {
-                Expr::At { stream, offset } | Expr::Edge { stream, offset, .. } => {
-                    Some(Source::Value { stream, offset })
-                }
-                Expr::Prev { stream, .. } => Some(Source::Value { stream, offset: 0 }),
-                Expr::Hold {
-                    stream,
-                    offset,
-                    max_age,
-                } => Some(Source::Hold {
-                    stream,
-                    offset,
-                    max_age,
-                }),
                 Expr::Reduce {
                     window: Window { stream, bounds },
                     ..
@@ -333,7 +320,7 @@ impl Draft {
                     },
                     Bounds::Ordinal { .. } | Bounds::Event => Source::Value { stream, offset: 0 },
                 }),
-                _ => None,
+                ref expr => Source::of_element(expr),
             };
             if let Some(source) = source {
                 if !sources.contains(&source) {

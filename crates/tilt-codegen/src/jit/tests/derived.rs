@@ -307,7 +307,7 @@ fn rows_inside_have_windows_of_one_width() {
     let (first, end) = (position(params[0]), position(params[1]));
     let count = lp.binary(Binary::Sub, end, first);
     lp.store(count, None);
-    let inside = lp.inside().expect("positions that are kept inside");
+    let inside = lp.full().expect("positions that are kept inside");
     assert!(inside.is_invariant(count) && !lp.is_invariant(count));
     for mode in modes() {
         let (lp_code, inside_code) = (module(&lp, &mode), module(&inside, &mode));
