@@ -76,19 +76,21 @@ class Runnable:
         """
         from tilt.config import Config  # noqa: PLC0415
 
-        # Columns that are called as those of an interval would be take their place.
-        if layout is None and {"start", "end"} & dict(self._handle.schema).keys():
-            layout = "point" if _native.events(self._handle)[0] == "interval" else None
         table = self._query().run(
             self._bound(),
             threads=threads if threads is not None else Config.threads,
             progress=progress if progress is not None else Config.progress,
             span=span,
             part=part,
-            layout=layout,
+            layout=layout or self._layout(),
             backend=backend,
         )
         return self._titled(table)
+
+    def _layout(self) -> Layout | None:
+        """Give the layout if none is asked for: columns that are called as those of an interval take their place."""
+        is_taken = {"start", "end"} & dict(self._handle.schema).keys()
+        return "point" if is_taken and _native.events(self._handle)[0] == "interval" else None
 
     def _titled(self, table: Table) -> Table:
         """Give a scalar result its name, which the program cannot have if an input has it."""

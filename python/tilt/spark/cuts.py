@@ -1,0 +1,187 @@
+"""Where the timeline is cut, and what each slice has to see.
+
+A slice ``(lo, hi]`` of the result needs the rows that intersect ``(lo - lookback, hi + lookahead]``. Reaches that count
+events besides time need to know where events are; :class:`Blocks` knows that roughly, and errs on the far side: a slice
+may see more rows than it needs, never fewer.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tilt import _native
+from tilt.errors import QueryError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FOREVER = 1 << 62
+"""Further than any time, and yet not at the edge of 64 bits."""
+_REACH = re.compile(r"(.+?)(?: \+ (\d+) events?)?")
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far something matters in one direction: a length of time, and a number of gaps between events besides."""
+
+    ticks: int
+    events: int = 0
+
+    @classmethod
+    def parse(cls, text: str, unit: str) -> Reach | None:
+        """Read a reach as lineage writes it, ``None`` if it has no bound.
+
+        >>> from tilt.spark.cuts import Reach
+        >>> Reach.parse("20s", "ms"), Reach.parse("5 + 2 events", "tick"), Reach.parse("unbounded", "s")
+        (Reach(ticks=20000, events=0), Reach(ticks=5, events=2), None)
+        """
+        found = _REACH.fullmatch(text)
+        if text == "unbounded" or found is None:
+            return None
+        length, events = found[1], int(found[2] or 0)
+        return cls(int(length) if unit == "tick" else _native.duration(length, unit), events)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Sets of rows, of each the first and the last end. They may overlap in time."""
+
+    spans: Sequence[tuple[int, int]]
+
+    def last(self, until: int) -> int:
+        """Give an end that is at most ``until``: the last there is, or an earlier one; ``-FOREVER`` if there is none.
+
+        >>> from tilt.spark.cuts import Blocks
+        >>> blocks = Blocks([(0, 9), (10, 19)])
+        >>> blocks.last(25), blocks.last(15), blocks.last(5)
+        (19, 10, 0)
+        """
+        ends = [last if last <= until else first for first, last in self.spans if first <= until]
+        return max(ends, default=-FOREVER)
+
+    def first(self, since: int) -> int:
+        """Give an end that is at least ``since``: the first there is, or a later one; ``FOREVER`` if there is none."""
+        ends = [first if first >= since else last for first, last in self.spans if last >= since]
+        return min(ends, default=FOREVER)
+
+
+@dataclass(frozen=True)
+class Halo:
+    """What the result depends on of one input."""
+
+    lookback: Reach
+    lookahead: Reach
+    length: int | None = 1
+    """How long an event of a row is: 1 for points; ``None`` if it lasts until the next row."""
+
+    @property
+    def counts_events(self) -> bool:
+        """Whether one must know where events are."""
+        return self.length is None or self.lookback.events > 0 or self.lookahead.events > 0
+
+    def after(self, lo: int, blocks: Blocks) -> int:
+        """Give the instant after which a row of a slice that begins at ``lo`` must end.
+
+        Ticks may be walked before and after each gap that is skipped, which reaches further than walking them once.
+        """
+        at = lo - self.lookback.ticks
+        for _ in range(self.lookback.events + (2 if self.length is None else 0)):
+            at = max(blocks.last(at), -FOREVER) - 2 - self.lookback.ticks
+        return max(at, -FOREVER)
+
+    def before(self, hi: int, blocks: Blocks) -> int:
+        """Give the instant before which a row of a slice that ends at ``hi`` must start."""
+        at = hi + self.lookahead.ticks
+        steps = self.lookahead.events + (1 if self.lookahead.events else 0) + (2 if self.length is None else 0)
+        for _ in range(steps):
+            at = min(blocks.first(at), FOREVER) + 2 + self.lookahead.ticks
+        return min(at, FOREVER)
+
+
+@dataclass(frozen=True)
+class Slices:
+    """The timeline, cut at increasing instants."""
+
+    cuts: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.cuts) + 1
+
+    def part(self, number: int) -> tuple[int, int]:
+        """Give the slice ``(lo, hi]``; the first and the last have no limit on one side.
+
+        >>> from tilt.spark.cuts import Slices
+        >>> Slices((10, 20)).part(1)
+        (10, 20)
+        """
+        lo = self.cuts[number - 1] if number > 0 else -FOREVER
+        hi = self.cuts[number] if number < len(self.cuts) else FOREVER
+        return lo, hi
+
+    def needs(self, halo: Halo, blocks: Blocks) -> list[tuple[int, int]]:
+        """Give for each slice after which instant a row must end, and before which it must start, to matter there.
+
+        >>> from tilt.spark.cuts import Blocks, Halo, Reach, Slices
+        >>> Slices((10, 20)).needs(Halo(Reach(3), Reach(0)), Blocks([]))[1]
+        (7, 20)
+        """
+        found = []
+        for number in range(len(self)):
+            lo, hi = self.part(number)
+            after = -FOREVER if lo == -FOREVER else halo.after(lo, blocks)
+            before = FOREVER if hi == FOREVER else halo.before(hi, blocks)
+            found.append((after, before))
+        return found
+
+    @classmethod
+    def by_counts(cls, blocks: Sequence[tuple[int, int, int]], number: int) -> Slices:
+        """Cut into slices with about the same number of rows, given blocks as first end, last end and rows.
+
+        Rows of a block are taken to be spread evenly.
+
+        >>> from tilt.spark.cuts import Slices
+        >>> Slices.by_counts([(0, 100, 300), (100, 200, 100)], 4).cuts
+        (30, 64, 97)
+        """
+        each = max(4, 8 * number // max(len(blocks), 1))
+        masses = sorted(
+            (first + (last - first) * (2 * i + 1) // (2 * each), rows / each)
+            for first, last, rows in blocks
+            for i in range(each)
+        )
+        share = sum(rows for _, rows in masses) / number
+        cuts, before = [], 0.0
+        for at, rows in masses:
+            before += rows
+            while len(cuts) < number - 1 and before >= share * (len(cuts) + 1) - 1e-9:
+                cuts.append(at)
+        return cls(tuple(sorted(set(cuts))))
+
+
+def bounded(
+    lineage: tuple[str, str], unit: str, *, length: int | None, warmup: int | None, name: str, output: str
+) -> Halo:
+    """Give the halo of an input, or refuse to cut.
+
+    Raises
+    ------
+    QueryError
+        If the result depends on everything before or after, and no ``warmup`` says how much of that is enough.
+
+    """
+    back, ahead = (Reach.parse(text, unit) for text in lineage)
+    if warmup is not None:
+        # What is asked for bounds the past only where the query does not.
+        back = back or Reach(warmup)
+    if back is None:
+        message = (
+            f"~{output} looks back to all of ~{name}, so the timeline cannot be cut; bound it in the query "
+            '(hold(max_age=...), windows), give a key=, or say how far back is enough: warmup="1h"'
+        )
+        raise QueryError(message)
+    if ahead is None:
+        message = f"~{output} looks ahead to all of ~{name}, so the timeline cannot be cut; bound it in the query"
+        raise QueryError(message)
+    return Halo(back, ahead, length)

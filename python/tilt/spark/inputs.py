@@ -1,0 +1,157 @@
+"""Data frames as inputs of queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tilt import _native
+from tilt.errors import QueryError, SchemaError
+from tilt.keys import Looked, Staged
+from tilt.sources import Deferred, Events
+from tilt.spark.schemas import arrow_schema
+from tilt.streams import Stream
+from tilt.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from tilt.sources import Source
+
+_SIDE_KEY = "tilt side key"
+
+
+@dataclass(frozen=True)
+class FrameSource:
+    """A data frame, and how its rows become events. See :func:`source`."""
+
+    frame: DataFrame
+    events: Events
+
+    def schema(self) -> pa.Schema:
+        """Give the columns as Arrow has them."""
+        zone = str(self.frame.sparkSession.conf.get("spark.sql.session.timeZone"))
+        return arrow_schema(self.frame.schema, zone)
+
+
+def source(frame: DataFrame, **events: Any) -> FrameSource:  # noqa: ANN401
+    """Say how the rows of a data frame become events, where inputs of one query differ in that.
+
+    The keywords are ``time``, ``key``, ``valid``, ``unit``, ``tz``, ``period``, ``overlap`` and ``closed``, with the
+    meaning that they have for :func:`tilt.stream` and :meth:`tilt.Stream.key_by`.
+
+    >>> from tilt.spark import run, source
+    >>> run(query, {"trades": source(trades, time="ts"), "quotes": source(quotes, time="at")})  # doctest: +SKIP
+    """
+    return FrameSource(frame, Events(**events))
+
+
+Stage: TypeAlias = "Callable[[Stream, Mapping[str, FrameSource]], DataFrame]"
+"""What runs a query whose result is an input of another."""
+
+
+def bound(query: object, data: object, events: Mapping[str, Any], stage: Stage) -> tuple[Stream, dict[str, FrameSource]]:
+    """Give the query on sources that have the columns of data frames, and these, by the names of its inputs.
+
+    Raises
+    ------
+    QueryError
+        If inputs have no data, or data are for no input.
+    SchemaError
+        If a data frame does not have what the query reads.
+
+    """
+    if isinstance(query, Stream):
+        return _of_stream(query, data, events)
+    if not callable(query):
+        message = f"a query is a Stream or a function of streams, not {type(query).__name__}"
+        raise TypeError(message)
+    frames: dict[str | None, object] = dict(data) if isinstance(data, dict) else {None: data}
+    known = []
+    streams: dict[str | None, Stream] = {}
+    for name, frame in frames.items():
+        given = _source(frame, events, None)
+        columns = _deferred(given)
+        known.append((columns, given))
+        streams[name] = Stream._input(name or "stream", columns)
+    stream = query(streams[None]) if None in streams else query(**streams)
+    if not isinstance(stream, Stream):
+        message = f"a query gives a Stream, not {type(stream).__name__}"
+        raise TypeError(message)
+    return stream, {name: _found(name, source, known, stage) for name, source in stream._sources.items()}
+
+
+def _of_stream(stream: Stream, data: object, events: Mapping[str, Any]) -> tuple[Stream, dict[str, FrameSource]]:
+    names = list(stream._sources)
+    if not isinstance(data, dict):
+        if len(names) > 1:
+            message = f"the query has inputs {', '.join(names)}; give a data frame for each: {{name: frame, ...}}"
+            raise QueryError(message)
+        data = {names[0]: data}
+    missing = [name for name in names if name not in data]
+    unknown = [name for name in data if name not in names]
+    if missing or unknown:
+        what = f"input `{missing[0]}` has no data frame" if missing else f"there is no input `{unknown[0]}`"
+        message = f"{what}; the inputs are {', '.join(names)}"
+        raise QueryError(message)
+    for name, source in stream._sources.items():
+        if isinstance(source, (Looked, Staged)):
+            message = (
+                f"input `{name}` is computed before the query runs; write the query as a function of streams "
+                "(tl.query), which is then built on the data frame itself"
+            )
+            raise QueryError(message)
+    sources = {name: _source(data[name], events, stream._sources[name].events) for name in names}
+    return stream.bind(**{name: _deferred(frame) for name, frame in sources.items()}), sources
+
+
+def _source(data: object, events: Mapping[str, Any], like: Events | None) -> FrameSource:
+    if isinstance(data, FrameSource):
+        return data
+    if not hasattr(data, "sparkSession"):
+        message = f"a query runs on data frames of Spark, not on {type(data).__name__}"
+        raise TypeError(message)
+    given = Events(**events) if like is None else replace(like, **events)
+    return FrameSource(data, given)  # type: ignore[arg-type]
+
+
+def _deferred(frame: FrameSource) -> Deferred:
+    schema = frame.schema()
+    times = frame.events.times
+    for column in (times,) if isinstance(times, str) else times:
+        if column not in schema.names:
+            message = f"there is no column `{column}` for the times; the columns are {', '.join(schema.names)}"
+            raise SchemaError(message, column=column)
+    return Deferred(Table(_native.Table.empty(schema)), frame.events)
+
+
+def _found(
+    name: str, source: Source, known: Sequence[tuple[Deferred, FrameSource]], stage: Stage
+) -> FrameSource:
+    """Give what a source stands for as a data frame."""
+    if isinstance(source, Deferred):
+        for columns, given in known:
+            if source.columns is columns.columns:
+                return replace(given, events=source.events)
+    if isinstance(source, Looked):
+        inner = _found(name, source.source, known, stage)
+        return replace(inner, frame=_looked(inner.frame, source), events=source.events)
+    if isinstance(source, Staged):
+        inputs = {inner: _found(inner, below, known, stage) for inner, below in source.stream._sources.items()}
+        result = stage(source.stream, inputs)
+        names = [*source._times, *result.columns[len(source._times) :]]
+        return FrameSource(result.toDF(*names), source.events)
+    message = f"input `{name}` has rows in this process; make them a data frame and give it to the query as an input"
+    raise QueryError(message)
+
+
+def _looked(frame: DataFrame, looked: Looked) -> DataFrame:
+    """Add the columns of a table, which every task gets."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    side = frame.sparkSession.createDataFrame(looked.table.rows.to_arrow())
+    beside = side.withColumnRenamed(looked.table.key, _SIDE_KEY)
+    return frame.join(F.broadcast(beside), frame[looked.on] == beside[_SIDE_KEY], "left").drop(_SIDE_KEY)

@@ -1,0 +1,164 @@
+"""Where the timeline of data frames is cut.
+
+The cut points are approximate quantiles of the event times, so that slices have about the same number of rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812
+
+from tilt.spark.boot import shipped
+from tilt.spark.cuts import Blocks, Slices
+from tilt.spark.frames import counted, times
+from tilt.spark.task import as_integers
+from tilt.spark.schemas import spark_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyspark.sql import Column, DataFrame
+
+    from tilt.spark.cuts import Halo
+    from tilt.spark.frames import Slots
+    from tilt.spark.plan import Bound
+
+_CELL = "tilt cell"
+_CELLS = 16
+"""Into how many cells a slice is divided to know where events are, for reaches that count events."""
+
+
+@dataclass(frozen=True)
+class CutInput:
+    """What has to be known of an input to cut it."""
+
+    dtype: pa.DataType
+    """The type of its column of times."""
+    scale: int
+    """How many ticks one step of it is."""
+    length: int
+    """How many ticks an event is long, 0 if each row says it."""
+    halo: Halo
+
+    def ticks(self, times: pa.Array) -> list[int]:
+        """Give times, or those of a list, in ticks."""
+        values = times.values if pa.types.is_list(times.type) else times
+        return (as_integers(pa.chunked_array([values.drop_null()])) * self.scale).tolist()  # type: ignore[no-any-return]
+
+    def steps(self, ticks: list[int]) -> list[Any]:
+        """Give the last times that are not after some ticks, as far as the type has such."""
+        bits = 31 if self.dtype in {pa.int32(), pa.date32()} else 62
+        edge = (1 << bits) - 1
+        found = [min(max(at // self.scale, -edge), edge) for at in ticks]
+        return pa.array(found, pa.int32() if bits == 31 else pa.int64()).view(self.dtype)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class CutTask:
+    """Turns what is known of the times of all inputs into slices, and what each has to see: a row into a row."""
+
+    slices: int
+    inputs: tuple[CutInput, ...]
+
+    def schema(self) -> pa.Schema:
+        """Give the columns of the row.
+
+        ``after_0`` are, for the slices from the second on, the times after which rows of the first input matter;
+        ``before_0``, for those up to the last but one, the times at which rows start too late.
+        """
+        number = pa.int64()
+        fields = [("start", number), ("end", number), ("slices", number), ("cuts", pa.list_(number))]
+        for at, input in enumerate(self.inputs):
+            fields += [(f"after_{at}", pa.list_(input.dtype)), (f"before_{at}", pa.list_(input.dtype))]
+        return pa.schema(fields)
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Give the row of slices for the row of facts."""
+        for batch in batches:
+            for row in range(batch.num_rows):
+                found = self._sliced(batch.slice(row, 1))
+                schema = self.schema()
+                yield pa.RecordBatch.from_arrays([_cell(found.get(field.name), field.type) for field in schema], schema=schema)
+
+    def _sliced(self, facts: pa.RecordBatch) -> dict[str, Any]:
+        starts, ends, counted = [], [], []
+        for at, input in enumerate(self.inputs):
+            rows = facts.column(f"rows_{at}")[0].as_py()
+            if rows:
+                starts += [ticks - input.length for ticks in input.ticks(facts.column(f"first_{at}"))]
+                ends += input.ticks(facts.column(f"last_{at}"))
+                points = input.ticks(facts.column(f"quantiles_{at}")) if self.slices > 1 else []
+                share = rows // max(len(points) - 1, 1)
+                counted += [(a, b, share) for a, b in pairwise(points)]
+        if not starts:
+            return {}
+        slices = Slices.by_counts(counted, self.slices)
+        found: dict[str, Any] = {"start": min(starts), "end": max(ends), "slices": len(slices), "cuts": slices.cuts}
+        for at, input in enumerate(self.inputs):
+            blocks = Blocks([])
+            if input.halo.counts_events and self.slices > 1:
+                edges = input.ticks(facts.column(f"blocks_{at}"))
+                blocks = Blocks(list(zip(edges[::2], edges[1::2], strict=True)))
+            needs = slices.needs(input.halo, blocks)
+            found[f"after_{at}"] = input.steps([after - 1 for after, _ in needs[1:]])
+            # Starts are looked up by the end that an event with this start has.
+            found[f"before_{at}"] = input.steps([before + input.length + input.scale for _, before in needs[:-1]])
+        return found
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What has to be known of all times before rows are moved. It is found when the job runs, by a subquery."""
+
+    bound: Bound
+    slots: Slots
+    slices: int
+    halos: Mapping[str, Halo]
+
+    def plan(self) -> Column:
+        """Give the row of :class:`CutTask` as a value."""
+        inputs = tuple(_cut_input(self.bound, name, halo) for name, halo in self.halos.items())
+        cut = CutTask(self.slices, inputs)
+        first, *others = (self._facts(at, name, inputs[at]) for at, name in enumerate(self.bound.inputs))
+        for other in others:
+            first = first.crossJoin(other)
+        known = first.coalesce(1).mapInArrow(shipped(cut), spark_schema(cut.schema()))
+        return known.select(F.struct("*")).scalar()
+
+    def _facts(self, at: int, name: str, input: CutInput) -> DataFrame:  # noqa: A002
+        """Give what is known of an input's times: a row."""
+        start, end = times(self.bound, self.slots, name)
+        rows = self.slots.rows(self.bound, name)
+        spans = {f"rows_{at}": F.count(end), f"first_{at}": F.min(start), f"last_{at}": F.max(end)}
+        if self.slices == 1:
+            return rows.agg(*(value.alias(column) for column, value in spans.items()))
+        cells = self.slices * (_CELLS if input.halo.counts_events else 1)
+        quantiles = F.percentile_approx(end, [i / cells for i in range(cells + 1)], max(10_000, 20 * cells))
+        spans[f"quantiles_{at}"] = quantiles
+        facts = rows.agg(*(value.alias(column) for column, value in spans.items()))
+        if not input.halo.counts_events:
+            return facts
+        edges = facts.select(f"quantiles_{at}").scalar()
+        celled = counted(rows.select(end), {_CELL: (edges, end, False)}, cells + 1).groupBy(_CELL)
+        blocks = celled.agg(F.min(end).alias("first"), F.max(end).alias("last")).where("first is not null")
+        flat = blocks.agg(F.flatten(F.collect_list(F.array("first", "last"))).alias(f"blocks_{at}"))
+        return facts.crossJoin(flat)
+
+
+def _cell(value: Any, dtype: pa.DataType) -> pa.Array:  # noqa: ANN401
+    """Give a column of one value."""
+    if isinstance(value, pa.Array):
+        return pa.ListArray.from_arrays([0, len(value)], value)
+    return pa.array([value], dtype)
+
+
+def _cut_input(bound: Bound, name: str, halo: Halo) -> CutInput:
+    source = bound.inputs[name]
+    given = source.events.times
+    dtype = source.schema().field(given if isinstance(given, str) else given[1]).type
+    length = bound.length(name)
+    return CutInput(dtype, bound.scale(name), 1 if length is None else length, halo)

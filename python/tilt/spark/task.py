@@ -1,0 +1,176 @@
+"""What runs in executors: a query on the rows of a partition."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from tilt.errors import InternalError, TiltError
+from tilt.run import Query
+from tilt.sources import Events, Rows
+from tilt.spark.cuts import FOREVER
+from tilt.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tilt.run import Layout
+
+_BATCH_ROWS = 1 << 16
+TAG, ORDER = "tilt tag", "tilt order"
+"""The columns that say which input a row is of, and in which order rows with one time stand.
+
+Rows with a negative tag are about the slice: they have a number in ``ORDER``, and :data:`HEADER` says what it is.
+"""
+HEADER = {"lo": -1, "hi": -2, "start": -3, "end": -4}
+
+
+@dataclass(frozen=True)
+class TaskInput:
+    """An input of the query, and where its columns are among those of a partition."""
+
+    name: str
+    events: Events
+    columns: Mapping[str, str]
+    """The column of a partition that holds each column of the input."""
+    ordered: bool
+    """Whether rows are told apart by ``ORDER`` where their times are the same."""
+
+
+@dataclass(frozen=True)
+class QueryTask:
+    """A query, as text, and how to run it on a partition."""
+
+    text: str
+    inputs: tuple[TaskInput, ...]
+    schema: pa.Schema
+    """The columns of the result."""
+    layout: Layout | None
+    imports: tuple[str, ...] = ()
+    """Modules that register functions which the query calls."""
+
+    def compute(
+        self,
+        rows: Mapping[str, pa.Table],
+        *,
+        span: tuple[int, int] | None = None,
+        part: tuple[int, int] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Run the query on rows of its inputs."""
+        for module in self.imports:
+            importlib.import_module(module)
+        sources = {input.name: Rows(Table(rows[input.name]), input.events) for input in self.inputs}
+        whole = part is None or part == (-FOREVER, FOREVER)
+        try:
+            result = Query(self.text).run(
+                sources,
+                threads=_threads(),
+                span=span,
+                part=None if whole else part,
+                layout=self.layout,
+                progress=False,
+            )
+        except TiltError as error:
+            raise placed(error, part) from None
+        table = result.to_arrow().rename_columns(self.schema.names).cast(self.schema)
+        yield from table.to_batches(max_chunksize=_BATCH_ROWS)
+
+
+@dataclass(frozen=True)
+class PartitionTask:
+    """Runs a query on partitions that hold all rows it needs, in any order, and perhaps what slice they are."""
+
+    query: QueryTask
+    has_header: bool
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Give the result of a partition."""
+        header, rows = self.gather(batches)
+        if self.has_header and "start" not in header:
+            if any(table.num_rows for table in rows.values()):
+                message = "rows arrived at a partition that has no slice"
+                raise InternalError(message)
+            return
+        if not self.has_header and not any(table.num_rows for table in rows.values()):
+            return
+        span = (header["start"], header["end"]) if self.has_header else None
+        part = (header.get("lo", -FOREVER), header.get("hi", FOREVER)) if self.has_header else None
+        yield from self.query.compute(rows, span=span, part=part)
+
+    def gather(self, batches: Iterator[pa.RecordBatch]) -> tuple[dict[str, int], dict[str, pa.Table]]:
+        """Give what is known of the slice, and the rows of each input in order of time."""
+        header: dict[str, int] = {}
+        found: dict[str, list[pa.RecordBatch]] = {input.name: [] for input in self.query.inputs}
+        schema = None
+        for batch in batches:
+            schema = batch.schema
+            if TAG not in schema.names:
+                found[self.query.inputs[0].name].append(batch)
+                continue
+            tags = batch.column(TAG).to_numpy(zero_copy_only=False)
+            if tags.min(initial=0) < 0:
+                for name, tag in HEADER.items():
+                    for row in np.flatnonzero(tags == tag):
+                        header[name] = batch.column(ORDER)[row].as_py()
+            for tag, input in enumerate(self.query.inputs):
+                kept = tags == tag
+                if kept.all():
+                    found[input.name].append(batch)
+                elif kept.any():
+                    found[input.name].append(batch.filter(pa.array(kept)))
+        if schema is None:
+            return header, {}
+        return header, {input.name: _sorted(input, found[input.name], schema) for input in self.query.inputs}
+
+
+def _sorted(input: TaskInput, batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:  # noqa: A002
+    """Give rows in order of time, and of ``ORDER`` where times are the same."""
+    table = pa.Table.from_batches(batches, schema)
+    rows = table.select(list(input.columns.values())).rename_columns(list(input.columns))
+    times = input.events.times
+    end = rows.column(times if isinstance(times, str) else times[1])
+    if end.null_count:
+        # The query says what is wrong with them.
+        return rows
+    keys = [as_integers(end)]
+    if input.ordered:
+        keys.insert(0, table.column(ORDER).to_numpy())
+    if len(keys) == 1 and _increases(keys[0]):
+        return rows
+    order = np.lexsort(keys)
+    return rows if _increases(order) else rows.take(pa.array(order))
+
+
+def as_integers(column: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Give times as the numbers they are stored as."""
+    width = pa.int32() if pa.types.is_date32(column.type) or pa.types.is_int32(column.type) else pa.int64()
+    if column.type not in {pa.int32(), pa.int64()}:
+        # Casting would be checked value by value.
+        column = pa.chunked_array([chunk.view(width) for chunk in column.chunks], width)
+    return column.to_numpy().astype(np.int64, copy=False)  # type: ignore[no-any-return]
+
+
+def _increases(numbers: np.ndarray[Any, Any]) -> bool:
+    return bool((numbers[1:] >= numbers[:-1]).all())
+
+
+def _threads() -> int:
+    """Give the cores that Spark has set aside for a task."""
+    from pyspark import TaskContext  # noqa: PLC0415
+
+    context = TaskContext.get()
+    return 1 if context is None else max(context.cpus(), 1)
+
+
+def placed(error: TiltError, part: tuple[int, int] | None) -> TiltError:
+    """Give an error that says where the task's rows are from."""
+    where = ""
+    if part is not None:
+        lo, hi = ("" if abs(at) == FOREVER else str(at) for at in part)
+        where = f" [slice ({lo}, {hi}] of the timeline, in ticks; rows are counted within it]"
+    message = f"tilt.{type(error).__name__}: {error}{where}"
+    return type(error)(message, error.column, error.row, error.hint)
