@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Generic, ParamSpec, final
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, final
 
 from tilt.streams import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
 
 P = ParamSpec("P")
 
@@ -34,6 +36,12 @@ class QueryFunction(Generic[P]):
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """Show what runs on such streams: see :meth:`tilt.Stream.explain`."""
         return self(*args, **kwargs).explain()
+
+    def on_spark(self, data: object, **options: Any) -> DataFrame:  # noqa: ANN401
+        """Run the query on a data frame of Spark, or a dictionary of them by name: see :func:`tilt.spark.run`."""
+        from tilt.spark import run  # noqa: PLC0415
+
+        return run(self, data, **options)
 
     def __reduce__(self) -> str:
         """Pickle the name: the function is found again in its module."""

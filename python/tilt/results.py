@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+    from pyspark.sql import DataFrame
 
     from tilt.durations import Instant
     from tilt.run import Backend, Layout, Stage
@@ -76,21 +77,19 @@ class Runnable:
         """
         from tilt.config import Config  # noqa: PLC0415
 
+        # Columns that are called as those of an interval would be take their place.
+        if layout is None and {"start", "end"} & dict(self._handle.schema).keys():
+            layout = "point" if _native.events(self._handle)[0] == "interval" else None
         table = self._query().run(
             self._bound(),
             threads=threads if threads is not None else Config.threads,
             progress=progress if progress is not None else Config.progress,
             span=span,
             part=part,
-            layout=layout or self._layout(),
+            layout=layout,
             backend=backend,
         )
         return self._titled(table)
-
-    def _layout(self) -> Layout | None:
-        """Give the layout if none is asked for: columns that are called as those of an interval take their place."""
-        is_taken = {"start", "end"} & dict(self._handle.schema).keys()
-        return "point" if is_taken and _native.events(self._handle)[0] == "interval" else None
 
     def _titled(self, table: Table) -> Table:
         """Give a scalar result its name, which the program cannot have if an input has it."""
@@ -142,6 +141,12 @@ class Runnable:
         [3.0]
         """
         return self.bind(**rows).collect()
+
+    def on_spark(self, data: object, **options: Any) -> DataFrame:  # noqa: ANN401
+        """Run the query on a data frame of Spark, or a dictionary of them by name: see :func:`tilt.spark.run`."""
+        from tilt.spark import run  # noqa: PLC0415
+
+        return run(self, data, **options)
 
     def collect_batches(self, rows: int = _BATCH_ROWS, **options: Any) -> Iterator[Table]:  # noqa: ANN401
         """Run the query and go through its result in tables of up to ``rows`` rows.

@@ -4,7 +4,9 @@
 >>> ts.run(query, frame, time="ts", key="symbol")  # doctest: +SKIP
 """
 
+from tilt.spark.errors import ShippingError, errors
 from tilt.spark.inputs import FrameSource, source
-from tilt.spark.run import explain, run
+from tilt.spark.parquet import ParquetSource, scan_parquet
+from tilt.spark.run import explain, run, tune
 
-__all__ = ["FrameSource", "explain", "run", "source"]
+__all__ = ["FrameSource", "ParquetSource", "ShippingError", "errors", "explain", "run", "scan_parquet", "source", "tune"]

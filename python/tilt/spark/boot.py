@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+VERSION = _native.__version__
+"""What executors must have."""
+
 
 class Task(Protocol):
     """What a partition is handed to."""
@@ -27,7 +30,7 @@ def shipped(task: Task, functions: dict[str, Any] | None = None) -> Callable[...
     read only after the executor was found to have the same version.
     """
     payload = pickle.dumps(task)
-    wanted = _native.__version__
+    wanted = VERSION
 
     def tilt_task(batches: Any) -> Any:  # noqa: ANN401
         import pickle  # noqa: PLC0415

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tilt import _native
 from tilt.errors import QueryError, SchemaError
 from tilt.keys import Looked, Staged
 from tilt.sources import Deferred, Events
+from tilt.spark.parquet import ParquetSource
 from tilt.spark.schemas import arrow_schema
 from tilt.streams import Stream
 from tilt.table import Table
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from tilt.sources import Source
+    from tilt.spark.plan import Input
 
 _SIDE_KEY = "tilt side key"
 
@@ -30,10 +32,17 @@ class FrameSource:
 
     frame: DataFrame
     events: Events
+    ties: tuple[str, ...] = ()
+    """Columns by which rows with one time are ordered, before the order in which they stand."""
+
+    @property
+    def session(self) -> SparkSession:
+        """Where the data frame is from."""
+        return self.frame.sparkSession
 
     def schema(self) -> pa.Schema:
         """Give the columns as Arrow has them."""
-        zone = str(self.frame.sparkSession.conf.get("spark.sql.session.timeZone"))
+        zone = str(self.session.conf.get("spark.sql.session.timeZone"))
         return arrow_schema(self.frame.schema, zone)
 
 
@@ -49,11 +58,11 @@ def source(frame: DataFrame, **events: Any) -> FrameSource:  # noqa: ANN401
     return FrameSource(frame, Events(**events))
 
 
-Stage: TypeAlias = "Callable[[Stream, Mapping[str, FrameSource]], DataFrame]"
+Stage: TypeAlias = "Callable[[Stream, Mapping[str, Input]], DataFrame]"
 """What runs a query whose result is an input of another."""
 
 
-def bound(query: object, data: object, events: Mapping[str, Any], stage: Stage) -> tuple[Stream, dict[str, FrameSource]]:
+def bound(query: object, data: object, events: Mapping[str, Any], stage: Stage) -> tuple[Stream, dict[str, Input]]:
     """Give the query on sources that have the columns of data frames, and these, by the names of its inputs.
 
     Raises
@@ -84,7 +93,7 @@ def bound(query: object, data: object, events: Mapping[str, Any], stage: Stage) 
     return stream, {name: _found(name, source, known, stage) for name, source in stream._sources.items()}
 
 
-def _of_stream(stream: Stream, data: object, events: Mapping[str, Any]) -> tuple[Stream, dict[str, FrameSource]]:
+def _of_stream(stream: Stream, data: object, events: Mapping[str, Any]) -> tuple[Stream, dict[str, Input]]:
     names = list(stream._sources)
     if not isinstance(data, dict):
         if len(names) > 1:
@@ -108,9 +117,12 @@ def _of_stream(stream: Stream, data: object, events: Mapping[str, Any]) -> tuple
     return stream.bind(**{name: _deferred(frame) for name, frame in sources.items()}), sources
 
 
-def _source(data: object, events: Mapping[str, Any], like: Events | None) -> FrameSource:
-    if isinstance(data, FrameSource):
-        return data
+def _source(data: object, events: Mapping[str, Any], like: Events | None) -> Input:
+    if isinstance(data, (FrameSource, ParquetSource)):
+        if like is None and not events:
+            return data
+        # What is said for all inputs holds unless an input says it itself.
+        return replace(data, events=replace(data.events, **{**events, **_told(data.events)}))
     if not hasattr(data, "sparkSession"):
         message = f"a query runs on data frames of Spark, not on {type(data).__name__}"
         raise TypeError(message)
@@ -118,7 +130,13 @@ def _source(data: object, events: Mapping[str, Any], like: Events | None) -> Fra
     return FrameSource(data, given)  # type: ignore[arg-type]
 
 
-def _deferred(frame: FrameSource) -> Deferred:
+def _told(events: Events) -> dict[str, Any]:
+    """Give what differs from the defaults."""
+    usual = Events(time="-")
+    return {item.name: value for item in fields(events) if (value := getattr(events, item.name)) != getattr(usual, item.name)}
+
+
+def _deferred(frame: Input) -> Deferred:
     schema = frame.schema()
     times = frame.events.times
     for column in (times,) if isinstance(times, str) else times:
@@ -129,21 +147,26 @@ def _deferred(frame: FrameSource) -> Deferred:
 
 
 def _found(
-    name: str, source: Source, known: Sequence[tuple[Deferred, FrameSource]], stage: Stage
-) -> FrameSource:
+    name: str, source: Source, known: Sequence[tuple[Deferred, Input]], stage: Stage
+) -> Input:
     """Give what a source stands for as a data frame."""
     if isinstance(source, Deferred):
         for columns, given in known:
             if source.columns is columns.columns:
-                return replace(given, events=source.events)
+                return replace(given, events=source.events)  # type: ignore[type-var]
     if isinstance(source, Looked):
         inner = _found(name, source.source, known, stage)
+        if not isinstance(inner, FrameSource):
+            message = f"input `{name}` looks up a table, which Parquet files are not read for; use spark.read.parquet"
+            raise QueryError(message)
         return replace(inner, frame=_looked(inner.frame, source), events=source.events)
     if isinstance(source, Staged):
         inputs = {inner: _found(inner, below, known, stage) for inner, below in source.stream._sources.items()}
         result = stage(source.stream, inputs)
         names = [*source._times, *result.columns[len(source._times) :]]
-        return FrameSource(result.toDF(*names), source.events)
+        # A result is ordered by time and key; partitions of it are not.
+        ties = tuple(source._keys)[:1]
+        return FrameSource(result.toDF(*names), source.events, ties)
     message = f"input `{name}` has rows in this process; make them a data frame and give it to the query as an input"
     raise QueryError(message)
 

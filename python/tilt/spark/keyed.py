@@ -28,6 +28,17 @@ class Keyed:
     partitions: int
     imports: tuple[str, ...]
 
+    def explain(self) -> str:
+        """Say how the work is cut."""
+        lines = [f"{self.partitions} partitions, all keys of one in a task"]
+        for name, source in self.bound.inputs.items():
+            key = source.events.key
+            how = f"by key `{key}`" if key is not None else "all rows to every task, as it has no key"
+            lines.append(f"~{name}: {how}; columns {', '.join(self.bound.columns(name))}")
+        if self.bound.needs_span:
+            lines.append("first and last time are found first, as results depend on when the run begins and ends")
+        return "\n".join(lines)
+
     def frame(self) -> DataFrame:
         """Give the result."""
         bound, slots = self.bound, Slots.of(self.bound)
@@ -39,7 +50,7 @@ class Keyed:
         else:
             parts = [slots.tagged(part, at) for at, part in enumerate(parts)]
             if bound.needs_span:
-                spark = next(iter(bound.inputs.values())).frame.sparkSession
+                spark = next(iter(bound.inputs.values())).session
                 here = Halo(Reach(0), Reach(0))
                 plan = Survey(bound, slots, 1, dict.fromkeys(bound.inputs, here)).plan()
                 span = {edge: plan.getField(edge) for edge in ("start", "end")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
@@ -23,13 +23,36 @@ from tilt.streams import Stream
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tilt.run import Layout
     from tilt.sources import Events
-    from tilt.spark.inputs import FrameSource
+    from pyspark.sql import SparkSession
+
 
 _FIELD = re.compile(r"(`(?:[^`]|``)+`|\w+): [^,}]+")
 _SPANNED = re.compile(r"\b(every|calendar|hold|until_next)\b")
+_GRID = re.compile(r"\b(every|calendar)\b")
+_FILLS = re.compile(r"\b(coalesce|is_null|if)\b|&&|\|\||\^\^")
 _EXTERN = re.compile(r"^\s*extern fn (`(?:[^`]|``)+`|\w+)", re.MULTILINE)
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+
+
+class Input(Protocol):
+    """Rows that Spark has or reads."""
+
+    @property
+    def events(self) -> Events:
+        """How they become events."""
+
+    @property
+    def ties(self) -> tuple[str, ...]:
+        """By which columns rows with one time are ordered first."""
+
+    @property
+    def session(self) -> SparkSession:
+        """Where they are read."""
+
+    def schema(self) -> pa.Schema:
+        """Give the columns."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +60,17 @@ class Bound:
     """A query on inputs whose columns are known."""
 
     stream: Stream
-    inputs: Mapping[str, FrameSource]
+    inputs: Mapping[str, Input]
+    given: Layout | None = None
+    """The layout that was asked for."""
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Which columns of time the result has. It must not depend on the rows, as every task has to give the same."""
+        if self.given is not None:
+            return self.given
+        is_taken = {"start", "end"} & dict(self.stream._handle.schema).keys()
+        return "point" if is_taken or _native.events(self.stream._handle)[0] != "interval" else "interval"
 
     @cached_property
     def program(self) -> Program:
@@ -55,6 +88,12 @@ class Bound:
         return _SPANNED.search(str(self.program)) is not None
 
     @cached_property
+    def fills(self) -> bool:
+        """Whether a key may have events where it has no rows nearby: cells of a grid that are filled."""
+        text = str(self.program)
+        return _GRID.search(text) is not None and _FILLS.search(text) is not None
+
+    @cached_property
     def schema(self) -> pa.Schema:
         """The columns of the result: those of a run without rows."""
         sources = {}
@@ -62,7 +101,23 @@ class Bound:
             columns = source.columns if isinstance(source, Deferred) else source.peek()
             sources[name] = Rows(columns, source.events)
         stream = Stream._of(self.stream._handle, sources, self.stream._columns, self.stream._name)
-        return widened(stream.collect(threads=1, progress=False).to_arrow().schema)
+        schema = stream.collect(threads=1, progress=False, layout=self.layout).to_arrow().schema
+        return widened(pa.schema([self._zoned(field) for field in schema]))
+
+    def _zoned(self, field: pa.Field) -> pa.Field:
+        """Give instants the zone that the column of this name has in an input, or else the times of the first input.
+
+        Values of streams are instants without a zone.
+        """
+        if not pa.types.is_timestamp(field.type) or field.type.tz is not None:
+            return field
+        for source in self.inputs.values():
+            if field.name in source.schema().names:
+                return field.with_type(pa.timestamp(field.type.unit, source.schema().field(field.name).type.tz))
+        source = next(iter(self.inputs.values()))
+        times = source.events.times
+        dtype = source.schema().field(times if isinstance(times, str) else times[1]).type
+        return field.with_type(pa.timestamp(field.type.unit, getattr(dtype, "tz", None)))
 
     def columns(self, name: str) -> list[str]:
         """Give the columns of an input that the query reads, those of times first."""
@@ -72,10 +127,10 @@ class Bound:
         declared = re.search(pattern, str(self.program))
         if declared is None:
             # Nothing reads it, yet its rows may decide which keys there are.
-            return times + ([events.key] if events.key is not None else [])
+            return list(dict.fromkeys([*times, *([] if events.key is None else [events.key])]))
         fields = [found[1] for found in _FIELD.finditer(declared[1])]
         names = [field[1:-1].replace("``", "`") if field.startswith("`") else field for field in fields]
-        return times + [column for column in names if column not in times]
+        return list(dict.fromkeys([*times, *names, *self.inputs[name].ties]))
 
     def scale(self, name: str) -> int:
         """Give how many ticks of the program one step of an input's column of times is."""
@@ -129,9 +184,17 @@ class Bound:
             )
             raise QueryError(message)
         inputs = tuple(
-            TaskInput(name, frame.events, columns[name], has_ties(frame.events)) for name, frame in self.inputs.items()
+            TaskInput(
+                name,
+                source.events,
+                pa.schema([source.schema().field(column) for column in columns[name]]),
+                columns[name],
+                has_ties(source.events),
+                source.ties,
+            )
+            for name, source in self.inputs.items()
         )
-        return QueryTask(str(self.stream._query().program), inputs, self.schema, self.stream._layout(), imports)
+        return QueryTask(str(self.stream._query().program), inputs, self.schema, self.layout, imports)
 
 
 def has_ties(events: Events) -> bool:

@@ -38,6 +38,16 @@ class Sliced:
         """Give what the result depends on of each input."""
         return {name: self.bound.halo(name, self.warmup) for name in self.bound.inputs}
 
+    def explain(self) -> str:
+        """Say how the work is cut."""
+        lines = [f"{self.slices} slices of the timeline with about the same number of rows, cut when the job runs"]
+        for name in self.bound.inputs:
+            back, ahead = self.bound.program.lineage().get(name, ("0", "0"))
+            warm = f" (warm-up of {self.warmup} ticks)" if back == "unbounded" else ""
+            columns = ", ".join(self.bound.columns(name))
+            lines.append(f"~{name}: lookback {back}{warm}, lookahead {ahead}; columns {columns}")
+        return "\n".join(lines)
+
     def frame(self) -> DataFrame:
         """Give the result."""
         bound, slots = self.bound, Slots.of(self.bound)
@@ -46,7 +56,7 @@ class Sliced:
             slots.tagged(self._copied(slots, at, name, plan), at) for at, name in enumerate(bound.inputs)
         ]
         exists = F.col("id") < plan.getField("slices")
-        spark = next(iter(bound.inputs.values())).frame.sparkSession
+        spark = next(iter(bound.inputs.values())).session
         parts.append(
             slots.header(
                 spark,

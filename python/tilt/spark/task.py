@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tilt.errors import InternalError, TiltError
 from tilt.run import Query
@@ -35,10 +36,14 @@ class TaskInput:
 
     name: str
     events: Events
+    schema: pa.Schema
+    """The columns that are read."""
     columns: Mapping[str, str]
-    """The column of a partition that holds each column of the input."""
+    """The column of a partition that holds each of them."""
     ordered: bool
     """Whether rows are told apart by ``ORDER`` where their times are the same."""
+    ties: tuple[str, ...] = ()
+    """Columns that tell them apart before that."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ class QueryTask:
     inputs: tuple[TaskInput, ...]
     schema: pa.Schema
     """The columns of the result."""
-    layout: Layout | None
+    layout: Layout
     imports: tuple[str, ...] = ()
     """Modules that register functions which the query calls."""
 
@@ -75,7 +80,7 @@ class QueryTask:
                 progress=False,
             )
         except TiltError as error:
-            raise placed(error, part) from None
+            raise _placed(error, self, rows, part) from None
         table = result.to_arrow().rename_columns(self.schema.names).cast(self.schema)
         yield from table.to_batches(max_chunksize=_BATCH_ROWS)
 
@@ -132,17 +137,26 @@ def _sorted(input: TaskInput, batches: Sequence[pa.RecordBatch], schema: pa.Sche
     table = pa.Table.from_batches(batches, schema)
     rows = table.select(list(input.columns.values())).rename_columns(list(input.columns))
     times = input.events.times
-    end = rows.column(times if isinstance(times, str) else times[1])
-    if end.null_count:
+    ties = [table.column(ORDER).to_numpy()] if input.ordered else []
+    ties += [_ranks(rows.column(column)) for column in reversed(input.ties) if input.ordered]
+    return in_order(rows, times if isinstance(times, str) else times[1], ties)
+
+
+def in_order(rows: pa.Table, time: str, ties: Sequence[np.ndarray[Any, Any]] = ()) -> pa.Table:
+    """Give rows in order of time, where that is the same by the last of ``ties``, then by the one before it."""
+    if rows.column(time).null_count:
         # The query says what is wrong with them.
         return rows
-    keys = [as_integers(end)]
-    if input.ordered:
-        keys.insert(0, table.column(ORDER).to_numpy())
-    if len(keys) == 1 and _increases(keys[0]):
+    times = as_integers(rows.column(time))
+    if not ties and _increases(times):
         return rows
-    order = np.lexsort(keys)
+    order = np.lexsort([*ties, times])
     return rows if _increases(order) else rows.take(pa.array(order))
+
+
+def _ranks(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
+    """Give numbers that are ordered as values are, nulls first."""
+    return pc.rank(column, null_placement="at_start", tiebreaker="dense").to_numpy()  # type: ignore[no-any-return]
 
 
 def as_integers(column: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -166,11 +180,24 @@ def _threads() -> int:
     return 1 if context is None else max(context.cpus(), 1)
 
 
-def placed(error: TiltError, part: tuple[int, int] | None) -> TiltError:
-    """Give an error that says where the task's rows are from."""
-    where = ""
-    if part is not None:
-        lo, hi = ("" if abs(at) == FOREVER else str(at) for at in part)
-        where = f" [slice ({lo}, {hi}] of the timeline, in ticks; rows are counted within it]"
-    message = f"tilt.{type(error).__name__}: {error}{where}"
-    return type(error)(message, error.column, error.row, error.hint)
+def _placed(error: TiltError, query: QueryTask, rows: Mapping[str, pa.Table], part: tuple[int, int] | None) -> TiltError:
+    """Give an error that says which row is meant, and of which slice."""
+    where = []
+    if error.row is not None and len(rows) == 1:
+        (given,) = query.inputs
+        times = given.events.times
+        told = [times] if isinstance(times, str) else [*times]
+        told += [given.events.key] if given.events.key is not None else []
+        row = rows[given.name].slice(error.row, 1).select(told).to_pylist()
+        where += [", ".join(f"{name} = {value}" for name, value in row[0].items())] if row else []
+    if part is not None and part != (-FOREVER, FOREVER):
+        unit = Query(query.text).program.unit
+        lo, hi = ("..." if abs(at) == FOREVER else _instant(at, unit) for at in part)
+        where.append(f"slice ({lo}, {hi}]")
+    if not where:
+        return error
+    return type(error)(f"{error} [{'; '.join(where)}]", error.column, error.row, error.hint)
+
+
+def _instant(ticks: int, unit: str) -> str:
+    return str(ticks) if unit == "tick" else str(np.datetime64(ticks, unit))

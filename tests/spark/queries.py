@@ -1,0 +1,88 @@
+"""Queries of many shapes, and random rows for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import tilt as tl
+
+Query = Callable[..., tl.Stream]
+
+
+def zscore(x: tl.Stream) -> tl.Stream:
+    price = x["price"]
+    return x.with_columns(z=(price - price["-10s":].mean()) / price["-10s":].std())
+
+
+def trend(x: tl.Stream) -> tl.Stream:
+    diff = x["price"]["-5s":].mean() - x["price"]["-10s":].mean()
+    return diff.filter(diff > 0).alias("trend")
+
+
+def asof(trades: tl.Stream, quotes: tl.Stream) -> tl.Stream:
+    return trades.with_columns(mid=(quotes["bid"] + quotes["ask"]).hold("20s"))
+
+
+def around(trades: tl.Stream, quotes: tl.Stream) -> tl.Stream:
+    return trades.with_columns(bid=quotes["bid"]["-3s":"+2s"].mean(), ask=quotes["ask"]["-1s":].max())
+
+
+ONE: dict[str, Query] = {
+    "zscore": zscore,
+    "trend": trend,
+    "ahead": lambda x: x["price"]["-2s":"+3s"].max() - x["price"],
+    "hopping": lambda x: x["price"].window(tl.hopping("7s", every="2s")).agg(n=tl.len(), mean=tl.mean()),
+    "tumbling": lambda x: x["price"].window(tl.tumbling("10s")).std(),
+    "calendar": lambda x: x["price"].window(tl.calendar("1h")).sum(),
+    "filled": lambda x: x["price"]["-3s":].sum().every("1s").fill_null(0.0),
+    "held": lambda x: x["price"].hold("4s"),
+    "shifted": lambda x: x["price"] - x["price"].hold("30s")["-5s"],
+    "texts": lambda x: x.filter(x["sym"] == "a").with_columns(n=x["size"]["-5s":].sum()),
+    "block": lambda x: x["price"] - x["price"].window(tl.tumbling("10s")).mean(),
+}
+"""Queries of one input whose reach is bounded."""
+
+KEYED: dict[str, Query] = ONE | {
+    "diff": lambda x: x["price"].diff(),
+    "running": lambda x: x["size"].cum_sum(),
+    "sessions": lambda x: x["price"].window(tl.session("2s")).agg(n=tl.len(), last=tl.last()),
+    "last three": lambda x: x["price"].window(tl.count(3)).mean(),
+}
+"""Queries of one input that are possible for each key."""
+
+TWO: dict[str, Query] = {"asof": asof, "around": around}
+"""Queries of trades and quotes."""
+
+Row = dict[str, Any]
+
+
+def ticks(rng: np.random.Generator, rows: int, *, span: int = 120, nulls: float = 0.1) -> pa.Table:
+    """Give trades in bursts: many at one instant, some without a price."""
+    bursts = rng.integers(0, span * 1000, max(rows // 4, 1))
+    times = np.sort(rng.choice(bursts, rows) + rng.choice([0, 0, 1, 40], rows)) * 1000
+    return pa.table(
+        {
+            "ts": pa.array(times, pa.timestamp("us", "UTC")),
+            "price": pa.array(rng.normal(100, 5, rows), mask=rng.random(rows) < nulls),
+            "size": pa.array(rng.integers(1, 100, rows)),
+            "sym": pa.array(rng.choice(["a", "b", "c", None], rows), pa.string()),
+        }
+    )
+
+
+def quotes(rng: np.random.Generator, rows: int, *, span: int = 120) -> pa.Table:
+    """Give quotes."""
+    table = ticks(rng, rows, span=span, nulls=0.0)
+    bid = table.column("price")
+    return pa.table(
+        {
+            "ts": table.column("ts"),
+            "sym": table.column("sym"),
+            "bid": bid,
+            "ask": pa.array(bid.to_numpy() + rng.random(rows)),
+        }
+    )

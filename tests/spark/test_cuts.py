@@ -1,0 +1,106 @@
+"""Slices with their halo give what a run over everything gives, whatever the cuts."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tilt.errors import QueryError
+from tilt.spark.cuts import Blocks, Halo, Reach, Slices, bounded
+
+import tilt as tl
+from queries import ONE, TWO, Query, quotes, ticks
+
+LAYOUT: Literal["interval"] = "interval"
+
+
+def run_sliced(query: Query, tables: dict[str, pa.Table], cuts: tuple[int, ...], **how: str) -> pa.Table:
+    """Run a query slice by slice, each on the rows that its halo names and no other."""
+    how = how or {"overlap": "bag"}
+    streams = {name: tl.stream(table, time="ts", name=name, **how) for name, table in tables.items()}
+    stream = query(*streams.values())
+    program = tl.Program.parse(stream._query().explain("optimized"))
+    times = {name: np.asarray(table.column("ts").cast("int64")) for name, table in tables.items()}
+    length = None if how.get("valid") == "until_next" else 1
+    slices = Slices(cuts)
+    needs = {}
+    for name, ends in times.items():
+        lineage = program.lineage().get(name, ("0s", "0s"))
+        halo = bounded(lineage, "us", length=length, warmup=None, name=name, output="out")
+        # Where events are is known by blocks of rows.
+        blocks = [(int(part.min()), int(part.max())) for part in np.array_split(ends, max(len(ends) // 8, 1)) if len(part)]
+        needs[name] = slices.needs(halo, Blocks(blocks))
+    span = (min(t.min() for t in times.values()) - 1, max(t.max() for t in times.values()))
+    found = []
+    for number in range(len(slices)):
+        kept = {}
+        for name, table in tables.items():
+            after, before = needs[name][number]
+            kept[name] = table.filter(pa.array((times[name] > after) & (times[name] - 1 < before)))
+        part = [tl.stream(rows, time="ts", name=name, **how) for name, rows in kept.items()]
+        found.append(query(*part).collect(part=slices.part(number), span=span, layout=LAYOUT).to_arrow())
+    return pa.concat_tables(found)
+
+
+def declared(table: pa.Table, name: str) -> tl.Stream:
+    return tl.stream(table, time="ts", name=name, overlap="bag")
+
+
+cuts_of = st.lists(st.integers(-10, 130_000), max_size=6).map(lambda found: tuple(sorted({1000 * at for at in found})))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(sorted(ONE)), st.integers(0, 1 << 32), st.integers(1, 60), cuts_of)
+def test_slices_of_one_input_are_the_whole(name: str, seed: int, rows: int, cuts: tuple[int, ...]) -> None:
+    table = ticks(np.random.default_rng(seed), rows)
+    whole = ONE[name](declared(table, "x")).collect(layout=LAYOUT).to_arrow()
+    assert run_sliced(ONE[name], {"x": table}, cuts).equals(whole)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(sorted(TWO)), st.integers(0, 1 << 32), st.integers(1, 40), st.integers(1, 40), cuts_of)
+def test_slices_of_two_inputs_are_the_whole(name: str, seed: int, left: int, right: int, cuts: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(seed)
+    tables = {"trades": ticks(rng, left), "quotes": quotes(rng, right)}
+    whole = TWO[name](*(declared(table, key) for key, table in tables.items())).collect(layout=LAYOUT).to_arrow()
+    assert run_sliced(TWO[name], tables, cuts).equals(whole)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 32), st.integers(1, 40), cuts_of)
+def test_slices_see_the_row_that_lasts_into_them(seed: int, rows: int, cuts: tuple[int, ...]) -> None:
+    table = ticks(np.random.default_rng(seed), rows, nulls=0.0)
+    _, first = np.unique(np.asarray(table.column("ts").cast("int64")), return_index=True)
+    table = table.take(pa.array(first))
+    query: Query = lambda x: x["price"].window("5s").twa()  # noqa: E731
+    whole = query(tl.stream(table, time="ts", name="x", valid="until_next")).collect(layout=LAYOUT).to_arrow()
+    assert run_sliced(query, {"x": table}, cuts, valid="until_next").equals(whole)
+
+
+def test_reaches_that_count_events_walk_over_gaps() -> None:
+    halo = Halo(Reach(5, events=2), Reach(0))
+    ends = [(end, end) for end in (0, 50, 100, 101)]
+    assert halo.after(102, Blocks(ends)) <= 50
+    assert halo.after(102, Blocks([])) < -1000
+
+
+def test_unbounded_queries_are_refused_unless_warmed_up() -> None:
+    with pytest.raises(QueryError, match=r"looks back to all of ~x.*warmup"):
+        bounded(("unbounded", "0s"), "s", length=1, warmup=None, name="x", output="y")
+    with pytest.raises(QueryError, match="looks ahead"):
+        bounded(("1s", "unbounded"), "s", length=1, warmup=60, name="x", output="y")
+    assert bounded(("unbounded", "0s"), "s", length=1, warmup=60, name="x", output="y").lookback == Reach(60)
+
+
+def test_slices_have_about_as_many_rows_each() -> None:
+    rng = np.random.default_rng(7)
+    times = np.sort(np.concatenate([rng.normal(1e6, 1e3, 90_000), rng.uniform(0, 1e9, 10_000)]).astype(np.int64))
+    blocks = [(int(part[0]), int(part[-1]), len(part)) for part in np.array_split(times, 100)]
+    slices = Slices.by_counts(blocks, 16)
+    rows = np.diff([0, *np.searchsorted(times, slices.cuts, side="right"), len(times)])
+    assert len(slices) == 16
+    assert rows.max() < 1.5 * rows.mean()

@@ -1,0 +1,175 @@
+"""Queries on data frames give what they give locally, bit for bit."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from tilt import spark as ts
+
+import tilt as tl
+from queries import KEYED, ONE, TWO, Query, quotes, ticks
+
+
+def framed(spark: SparkSession, table: pa.Table, partitions: int = 4) -> DataFrame:
+    """Give a data frame whose partitions are the rows dealt out, so that no partition has a range of times."""
+    numbered = table.append_column("n", pa.array(range(len(table))))
+    frame = spark.createDataFrame(numbered).repartition(partitions, F.col("n") % partitions)
+    return frame.sortWithinPartitions("n").drop("n")
+
+
+def ordered(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """Give a data frame whose rows are in the table's order."""
+    return spark.createDataFrame(table)
+
+
+def local(query: Query, tables: dict[str, pa.Table], *, key: str | None = None) -> pa.Table:
+    """Run a query here, with the columns of time that it has on Spark."""
+    streams = [tl.stream(table, time="ts", name=name, overlap="bag") for name, table in tables.items()]
+    keyed = [stream if key is None else stream.key_by(key) for stream in streams]
+    result = query(*keyed)
+    is_interval = tl._native.events(result._handle)[0] == "interval"
+    return result.collect(layout="interval" if is_interval else "point").to_arrow()
+
+
+def same(found: pa.Table, expected: pa.Table) -> None:
+    assert found.column_names == expected.column_names
+    assert found.cast(expected.schema).equals(expected)
+
+
+def by_time_and_key(table: pa.Table, key: str) -> pa.Table:
+    time = "end" if "end" in table.column_names else "ts"
+    keys = list(zip(table.column(time).cast("int64").to_pylist(), table.column(key).to_pylist(), strict=True))
+    return table.take(pa.array(sorted(range(len(keys)), key=lambda i: (keys[i][0], keys[i][1] or ""))))
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_slices_of_a_frame_are_the_local_result(spark: SparkSession, name: str) -> None:
+    rng = np.random.default_rng(len(name))
+    table = ticks(rng, 300)
+    slices = int(rng.integers(1, 9))
+    found = ts.run(ONE[name], ordered(spark, table), time="ts", slices=slices)
+    same(found.toArrow(), local(ONE[name], {"stream": table}))
+
+
+@pytest.mark.parametrize("name", KEYED)
+def test_keys_of_a_frame_are_the_local_result(spark: SparkSession, name: str) -> None:
+    table = ticks(np.random.default_rng(len(name)), 300)
+    found = ts.run(KEYED[name], ordered(spark, table), time="ts", key="sym", partitions=2)
+    expected = local(KEYED[name], {"stream": table}, key="sym")
+    same(by_time_and_key(found.toArrow(), "sym"), expected)
+
+
+@pytest.mark.parametrize("name", TWO)
+def test_two_inputs_with_and_without_a_key(spark: SparkSession, name: str) -> None:
+    rng = np.random.default_rng(len(name))
+    tables = {"trades": ticks(rng, 200), "quotes": quotes(rng, 250)}
+    frames = {key: ordered(spark, table) for key, table in tables.items()}
+    same(ts.run(TWO[name], frames, time="ts", slices=5).toArrow(), local(TWO[name], tables))
+    found = ts.run(TWO[name], frames, time="ts", key="sym").toArrow()
+    same(by_time_and_key(found, "sym"), local(TWO[name], tables, key="sym"))
+
+
+def test_rows_in_no_order_are_sorted(spark: SparkSession) -> None:
+    table = ticks(np.random.default_rng(1), 400)
+    times = np.unique(np.asarray(table.column("ts").cast("int64")), return_index=True)[1]
+    table = table.take(pa.array(times))
+    found = ts.run(ONE["zscore"], framed(spark, table), time="ts", slices=6)
+    same(found.toArrow(), local(ONE["zscore"], {"stream": table}))
+
+
+def test_nothing_runs_before_spark_does(spark: SparkSession) -> None:
+    broken = spark.range(10).select(F.timestamp_micros("id").alias("ts"), F.raise_error(F.lit("ran")).cast("double").alias("x"))
+    result = ts.run(lambda s: s["x"]["-1s":].sum(), broken, time="ts", slices=2)
+    assert result.columns == ["ts", "x"]
+
+
+def test_empty_frames_give_empty_results(spark: SparkSession) -> None:
+    frame = ordered(spark, ticks(np.random.default_rng(1), 5)).where("size < 0")
+    for how in ({"slices": 2}, {"key": "sym"}):
+        assert ts.run(ONE["hopping"], frame, time="ts", **how).count() == 0
+
+
+def test_streams_and_chains(spark: SparkSession) -> None:
+    table = ticks(np.random.default_rng(3), 100)
+    frame = ordered(spark, table)
+    ticks_later = tl.source("ticks", table.schema, time="ts", overlap="bag")
+    mean = ticks_later["price"]["-10s":].mean()
+    expected = mean.run(ticks=table).to_arrow()
+    same(mean.on_spark(frame, slices=3).toArrow(), expected)
+    same(ts.run(mean, {"ticks": frame}, slices=3).toArrow(), expected)
+    smooth = tl.query(lambda x: x["price"]["-10s":].mean())
+    same(smooth.on_spark(frame, time="ts", slices=3).toArrow(), expected)
+
+
+def test_types_go_both_ways(spark: SparkSession) -> None:
+    schema = "at timestamp_ntz, flag boolean, tiny tinyint, small smallint, n int, f float, s string, when timestamp, age interval day to second"
+    when = dt.datetime(2026, 3, 1, 12, tzinfo=dt.timezone.utc)
+    rows = [
+        (dt.datetime(2026, 3, 29, 1, i), bool(i % 2), i, i, i, i / 4, f"s{i}", when, dt.timedelta(seconds=i))  # noqa: DTZ001
+        for i in range(6)
+    ]
+    frame = spark.createDataFrame(rows, schema)
+    found = ts.run(lambda x: x, frame, time="at", slices=3)
+    assert found.schema.simpleString() == frame.schema.simpleString()
+    assert found.collect() == frame.collect()
+
+
+def test_dates_and_plain_numbers_are_times(spark: SparkSession) -> None:
+    rows = [(dt.date(2026, 1, day), float(day)) for day in range(1, 29)]
+    frame = spark.createDataFrame(rows, "day date, x double").repartition(3)
+    table = pa.table({"day": pa.array([day for day, _ in rows]), "x": pa.array([x for _, x in rows])})
+    query: Query = lambda s: s["x"]["-7d":].sum()  # noqa: E731
+    expected = query(tl.stream(table, time="day")).collect().to_arrow()
+    found = ts.run(query, frame, time="day", slices=4).toArrow()
+    assert found.column("x").to_pylist() == expected.column("x").to_pylist()
+    numbers = spark.range(100).withColumn("x", F.col("id") * 2).repartition(3)
+    found = ts.run(lambda s: s["x"].window(3).sum(), numbers, time="id", unit="s", slices=4)
+    assert [row.x for row in found.collect()][:5] == [0, 2, 6, 12, 18]
+
+
+def test_intervals_reach_into_slices(spark: SparkSession) -> None:
+    rng = np.random.default_rng(5)
+    begin = np.cumsum(rng.integers(0, 9, 60))
+    table = pa.table({"a": begin, "b": begin + rng.integers(1, 30, 60), "x": rng.normal(size=60)}).sort_by("b")
+    query: Query = lambda s: s["x"].window(10).max()  # noqa: E731
+    expected = query(tl.stream(table, valid=("a", "b"), overlap="bag")).collect().to_arrow()
+    frame = ordered(spark, table)
+    found = ts.run(query, frame, valid=("a", "b"), overlap="bag", slices=5).toArrow()
+    same(found, expected)
+
+
+def test_results_are_inputs_of_further_stages(spark: SparkSession) -> None:
+    table = ticks(np.random.default_rng(4), 200)
+    query: Query = lambda x: x.key_by("sym")["price"].window("5s").mean().unkey()["price"].window("10s").sum()  # noqa: E731
+    expected = local(query, {"stream": table})
+    same(ts.run(query, ordered(spark, table), time="ts", slices=3).toArrow(), expected)
+
+
+def test_tables_are_joined_before_rows_are_moved(spark: SparkSession) -> None:
+    table = ticks(np.random.default_rng(4), 200)
+    sectors = tl.table({"name": ["a", "b"], "sector": ["x", "y"]}, key="name")
+    query: Query = lambda x: x.lookup(sectors, on="sym").key_by("sector")["size"].window(tl.tumbling("10s")).sum()  # noqa: E731
+    found = ts.run(query, ordered(spark, table), time="ts").toArrow()
+    same(by_time_and_key(found, "sector"), local(query, {"stream": table}))
+
+
+def test_unbounded_queries_need_a_key_or_a_warm_up(spark: SparkSession) -> None:
+    table = ticks(np.random.default_rng(6), 200, nulls=0.0)
+    frame = ordered(spark, table)
+    with pytest.raises(tl.QueryError, match="looks back to all"):
+        ts.run(KEYED["diff"], frame, time="ts", slices=3)
+    found = ts.run(KEYED["diff"], frame, time="ts", slices=3, warmup="60s").toArrow()
+    same(found, local(KEYED["diff"], {"stream": table}))
+
+
+def test_plans_are_explained(spark: SparkSession) -> None:
+    frame = ordered(spark, ticks(np.random.default_rng(6), 20))
+    text = ts.explain(ONE["zscore"], frame, time="ts", slices=4)
+    for part in ("4 slices", "lookback 10s", "MapInArrow", "query"):
+        assert part in text
+    assert "by key `sym`" in ts.explain(ONE["zscore"], frame, time="ts", key="sym")
