@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
+
 from tilt import spark as ts
 
 os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tilt.errors import QueryError
-from tilt.spark.cuts import Blocks, Halo, Reach, Slices, bounded
 
 import tilt as tl
 from queries import ONE, TWO, Query, quotes, ticks
+from tilt.errors import QueryError
+from tilt.spark.cuts import Blocks, Halo, Reach, Slices, bounded
 
 LAYOUT: Literal["interval"] = "interval"
 
 
-def run_sliced(query: Query, tables: dict[str, pa.Table], cuts: tuple[int, ...], **how: str) -> pa.Table:
+def run_sliced(query: Query, tables: dict[str, pa.Table], cuts: tuple[int, ...], valid: str = "point") -> pa.Table:
     """Run a query slice by slice, each on the rows that its halo names and no other."""
-    how = how or {"overlap": "bag"}
+    how: dict[str, Any] = {"overlap": "bag"} if valid == "point" else {"valid": valid}
     streams = {name: tl.stream(table, time="ts", name=name, **how) for name, table in tables.items()}
     stream = query(*streams.values())
     program = tl.Program.parse(stream._query().explain("optimized"))
     times = {name: np.asarray(table.column("ts").cast("int64")) for name, table in tables.items()}
-    length = None if how.get("valid") == "until_next" else 1
+    length = None if valid == "until_next" else 1
     slices = Slices(cuts)
     needs = {}
     for name, ends in times.items():
         lineage = program.lineage().get(name, ("0s", "0s"))
         halo = bounded(lineage, "us", length=length, warmup=None, name=name, output="out")
         # Where events are is known by blocks of rows.
-        blocks = [(int(part.min()), int(part.max())) for part in np.array_split(ends, max(len(ends) // 8, 1)) if len(part)]
+        parts = np.array_split(ends, max(len(ends) // 8, 1))
+        blocks = [(int(part.min()), int(part.max())) for part in parts]
         needs[name] = slices.needs(halo, Blocks(blocks))
     span = (min(t.min() for t in times.values()) - 1, max(t.max() for t in times.values()))
     found = []

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
-import subprocess  # noqa: S404
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from tilt import spark as ts
-from tilt.spark import boot
 
 import tilt as tl
 from queries import ONE, ticks
+from tilt import spark as ts
+from tilt.spark import boot
 
 
 def test_times_that_are_missing_are_an_error_and_not_dropped(spark: SparkSession) -> None:
@@ -56,7 +58,7 @@ def test_types_that_streams_cannot_have_are_refused_at_once(spark: SparkSession)
 def test_data_for_other_inputs_are_refused(spark: SparkSession) -> None:
     frame = spark.createDataFrame(ticks(np.random.default_rng(1), 5))
     stream = tl.source("ticks", {"ts": "timestamp(us)", "price": "f64"}, time="ts")["price"]
-    with pytest.raises(tl.QueryError, match="there is no input `trades`|`ticks` has no data frame"):
+    with pytest.raises(tl.QueryError, match=r"`ticks` has no data frame"):
         ts.run(stream, {"trades": frame})
     with pytest.raises(TypeError, match="data frames of Spark"):
         ts.run(stream, [1, 2])
@@ -72,16 +74,17 @@ def test_a_table_whose_columns_changed_is_noticed(spark: SparkSession) -> None:
 def test_another_version_in_executors_says_how_to_ship(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     frame = spark.createDataFrame(ticks(np.random.default_rng(1), 20))
     monkeypatch.setattr(boot, "VERSION", "99.0")
-    with pytest.raises(tl.TiltError, match=r"99\.0 on the driver; pytilt==99\.0 must be installed there.*docs/spark"), ts.errors():
+    with pytest.raises(ts.ShippingError, match=r"99\.0 on the driver; pytilt==99\.0 must be.*docs/spark"), ts.errors():
         ts.run(ONE["zscore"], frame, time="ts", key="sym").collect()
 
 
 def test_executors_without_tilt_say_so() -> None:
     task = boot.shipped(_Nothing())
+    pickled = cloudpickle.dumps(task)  # type: ignore[no-untyped-call]
     code = f"""
 import pickle, sys
 sys.modules["tilt"] = None
-task = pickle.loads({cloudpickle.dumps(task)!r})
+task = pickle.loads({pickled!r})
 list(task(iter([])))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
@@ -90,12 +93,13 @@ list(task(iter([])))
 
 
 class _Nothing:
-    def run(self, batches: object) -> object:
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return batches
 
 
 def test_native_functions_are_registered_by_modules(spark: SparkSession) -> None:
-    hypot = tl.udf(ctypes.CDLL(ctypes.util.find_library("m")).hypot, args=["f64", "f64"], returns="f64", name="spark_hypot")
+    libm = ctypes.CDLL(ctypes.util.find_library("m"))
+    hypot = tl.udf(libm.hypot, args=["f64", "f64"], returns="f64", name="spark_hypot")
     frame = spark.createDataFrame(ticks(np.random.default_rng(1), 20))
     with pytest.raises(tl.QueryError, match=r"@spark_hypot.*imports"):
         ts.run(lambda x: hypot(x["price"], x["price"]), frame, time="ts", key="sym")

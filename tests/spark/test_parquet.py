@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from tilt import spark as ts
 
 import tilt as tl
 from queries import ONE, TWO, quotes, ticks
 from test_run import by_time_and_key, local, same
+from tilt import spark as ts
 
 
 def written(directory: Path, table: pa.Table, *, files: int, group: int) -> str:

@@ -9,10 +9,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from tilt import spark as ts
 
 import tilt as tl
 from queries import KEYED, ONE, TWO, Query, quotes, ticks
+from tilt import _native
+from tilt import spark as ts
 
 
 def framed(spark: SparkSession, table: pa.Table, partitions: int = 4) -> DataFrame:
@@ -32,7 +33,7 @@ def local(query: Query, tables: dict[str, pa.Table], *, key: str | None = None) 
     streams = [tl.stream(table, time="ts", name=name, overlap="bag") for name, table in tables.items()]
     keyed = [stream if key is None else stream.key_by(key) for stream in streams]
     result = query(*keyed)
-    is_interval = tl._native.events(result._handle)[0] == "interval"
+    is_interval = _native.events(result._handle)[0] == "interval"
     return result.collect(layout="interval" if is_interval else "point").to_arrow()
 
 
@@ -83,7 +84,8 @@ def test_rows_in_no_order_are_sorted(spark: SparkSession) -> None:
 
 
 def test_nothing_runs_before_spark_does(spark: SparkSession) -> None:
-    broken = spark.range(10).select(F.timestamp_micros("id").alias("ts"), F.raise_error(F.lit("ran")).cast("double").alias("x"))
+    raising = F.raise_error(F.lit("ran")).cast("double")
+    broken = spark.range(10).select(F.timestamp_micros("id").alias("ts"), raising.alias("x"))
     result = ts.run(lambda s: s["x"]["-1s":].sum(), broken, time="ts", slices=2)
     assert result.columns == ["ts", "x"]
 
@@ -107,7 +109,10 @@ def test_streams_and_chains(spark: SparkSession) -> None:
 
 
 def test_types_go_both_ways(spark: SparkSession) -> None:
-    schema = "at timestamp_ntz, flag boolean, tiny tinyint, small smallint, n int, f float, s string, when timestamp, age interval day to second"
+    schema = (
+        "at timestamp_ntz, flag boolean, tiny tinyint, small smallint, n int, f float, s string, "
+        "when timestamp, age interval day to second"
+    )
     when = dt.datetime(2026, 3, 1, 12, tzinfo=dt.timezone.utc)
     rows = [
         (dt.datetime(2026, 3, 29, 1, i), bool(i % 2), i, i, i, i / 4, f"s{i}", when, dt.timedelta(seconds=i))  # noqa: DTZ001

@@ -9,4 +9,14 @@ from tilt.spark.inputs import FrameSource, source
 from tilt.spark.parquet import ParquetSource, scan_parquet
 from tilt.spark.run import explain, run, tune
 
-__all__ = ["FrameSource", "ParquetSource", "ShippingError", "errors", "explain", "run", "scan_parquet", "source", "tune"]
+__all__ = [
+    "FrameSource",
+    "ParquetSource",
+    "ShippingError",
+    "errors",
+    "explain",
+    "run",
+    "scan_parquet",
+    "source",
+    "tune",
+]

@@ -40,14 +40,16 @@ def shipped(task: Task, functions: dict[str, Any] | None = None) -> Callable[...
         where = f"executor {platform.node()}, {sys.executable}"
         ship = f"pytilt=={wanted} must be installed there: docs/spark.md shows how to ship it"
         try:
+            import tilt.spark.task  # noqa: F401, PLC0415
             from tilt import __version__ as found  # noqa: PLC0415
             from tilt.run import FUNCTIONS  # noqa: PLC0415
-            import tilt.spark.task  # noqa: F401, PLC0415
         except ImportError as error:
-            raise RuntimeError(f"tilt: not installed or not complete on {where} ({error}); {ship}") from None
+            message = f"tilt: not installed or not complete on {where} ({error}); {ship}"
+            raise RuntimeError(message) from None
         if found != wanted:
-            raise RuntimeError(f"tilt: version {found} on {where}, but {wanted} on the driver; {ship}")
+            message = f"tilt: version {found} on {where}, but {wanted} on the driver; {ship}"
+            raise RuntimeError(message)
         FUNCTIONS.update(functions or {})
-        yield from pickle.loads(payload).run(batches)
+        yield from pickle.loads(payload).run(batches)  # noqa: S301
 
     return tilt_task

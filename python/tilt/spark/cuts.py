@@ -152,7 +152,8 @@ class Slices:
             for i in range(each)
         )
         share = sum(rows for _, rows in masses) / number
-        cuts, before = [], 0.0
+        cuts: list[int] = []
+        before = 0.0
         for at, rows in masses:
             before += rows
             while len(cuts) < number - 1 and before >= share * (len(cuts) + 1) - 1e-9:
@@ -160,7 +161,7 @@ class Slices:
         return cls(tuple(sorted(set(cuts))))
 
 
-def bounded(
+def bounded(  # noqa: PLR0913
     lineage: tuple[str, str], unit: str, *, length: int | None, warmup: int | None, name: str, output: str
 ) -> Halo:
     """Give the halo of an input, or refuse to cut.

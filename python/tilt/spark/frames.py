@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pyspark.sql import functions as F  # noqa: N812
 
+from tilt.errors import InternalError
+from tilt.spark.inputs import FrameSource
 from tilt.spark.plan import has_ties
 from tilt.spark.task import HEADER, ORDER, TAG
 
@@ -41,11 +43,12 @@ class Slots:
         """Give a slot to every column that the query reads."""
         types: dict[str, str] = {}
         columns = {}
-        for name, source in bound.inputs.items():
+        for name in bound.inputs:
+            frame = _frame(bound, name)
             taken: dict[str, int] = {}
             slots = {}
             for column in bound.columns(name):
-                dtype = source.frame.schema[column].dataType.simpleString()
+                dtype = frame.schema[column].dataType.simpleString()
                 number = taken[dtype] = taken.get(dtype, 0) + 1
                 slot = f"{dtype} {number}"
                 types[slot] = dtype
@@ -55,10 +58,9 @@ class Slots:
 
     def rows(self, bound: Bound, name: str) -> DataFrame:
         """Give the rows of an input by slots, with what says their order if that can matter."""
-        source = bound.inputs[name]
         selected = [named(column).alias(slot) for column, slot in self.columns[name].items()]
-        ties = F.monotonically_increasing_id() if has_ties(source.events) else F.lit(None).cast("bigint")
-        return source.frame.select(*selected, ties.alias(ORDER))
+        ties = F.monotonically_increasing_id() if has_ties(bound.inputs[name].events) else F.lit(None).cast("bigint")
+        return _frame(bound, name).select(*selected, ties.alias(ORDER))
 
     def tagged(self, rows: DataFrame, tag: int) -> DataFrame:
         """Give rows with all slots, the columns in one order, and which input they are of."""
@@ -79,6 +81,14 @@ class Slots:
             **{slot: F.lit(None).cast(dtype) for slot, dtype in self.types.items()},
         }
         return head.select(*(column.alias(name) for name, column in columns.items()))
+
+
+def _frame(bound: Bound, name: str) -> DataFrame:
+    source = bound.inputs[name]
+    if not isinstance(source, FrameSource):
+        message = f"~{name} is no data frame"
+        raise InternalError(message)
+    return source.frame
 
 
 def times(bound: Bound, slots: Slots, name: str) -> tuple[Column, Column]:

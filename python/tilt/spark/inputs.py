@@ -86,7 +86,7 @@ def bound(query: object, data: object, events: Mapping[str, Any], stage: Stage) 
         columns = _deferred(given)
         known.append((columns, given))
         streams[name] = Stream._input(name or "stream", columns)
-    stream = query(streams[None]) if None in streams else query(**streams)
+    stream = query(*streams.values()) if None in streams else query(**{str(name): s for name, s in streams.items()})
     if not isinstance(stream, Stream):
         message = f"a query gives a Stream, not {type(stream).__name__}"
         raise TypeError(message)
@@ -133,7 +133,8 @@ def _source(data: object, events: Mapping[str, Any], like: Events | None) -> Inp
 def _told(events: Events) -> dict[str, Any]:
     """Give what differs from the defaults."""
     usual = Events(time="-")
-    return {item.name: value for item in fields(events) if (value := getattr(events, item.name)) != getattr(usual, item.name)}
+    names = [item.name for item in fields(events)]
+    return {name: getattr(events, name) for name in names if getattr(events, name) != getattr(usual, name)}
 
 
 def _deferred(frame: Input) -> Deferred:
@@ -146,9 +147,7 @@ def _deferred(frame: Input) -> Deferred:
     return Deferred(Table(_native.Table.empty(schema)), frame.events)
 
 
-def _found(
-    name: str, source: Source, known: Sequence[tuple[Deferred, Input]], stage: Stage
-) -> Input:
+def _found(name: str, source: Source, known: Sequence[tuple[Deferred, Input]], stage: Stage) -> Input:
     """Give what a source stands for as a data frame."""
     if isinstance(source, Deferred):
         for columns, given in known:

@@ -10,9 +10,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from tilt.spark.boot import shipped
 from tilt.spark.cuts import Halo, Reach
 from tilt.spark.frames import PLACE, Slots, merged, named, placed
+from tilt.spark.schemas import spark_schema
 from tilt.spark.survey import Survey
 from tilt.spark.task import PartitionTask
-from tilt.spark.schemas import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

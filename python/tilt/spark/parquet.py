@@ -1,7 +1,7 @@
 """Parquet files that tasks read themselves.
 
-The driver reads the footers, cuts the timeline by the statistics of row groups, and hands each task the row groups of its
-slice and halo. No row goes through the JVM before the query has run on it.
+The driver reads the footers, cuts the timeline by the statistics of row groups, and hands each task the row groups of
+its slice and halo. No row goes through the JVM before the query has run on it.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Direct:
     imports: tuple[str, ...]
 
     def cut(self) -> Slices:
-        """Give slices with about the same number of rows, which begin where row groups do if these follow each other."""
+        """Give slices of about the same number of rows, which begin where row groups do if these follow each other."""
         blocks = [
             (group.least * scale, group.last * scale, group.rows)
             for _, scale, source in self._sources()
@@ -165,7 +165,8 @@ class Direct:
         slices = Slices.by_counts(blocks, number)
         ends = sorted({last for _, last, _ in blocks})
         length = sum(last - least for least, last, _ in blocks)
-        if len(ends) < number or length > 1.1 * (ends[-1] - min(least for least, _, _ in blocks)) * len(self.bound.inputs):
+        hull = ends[-1] - min(least for least, _, _ in blocks)
+        if len(ends) < number or length > 1.1 * hull * len(self.bound.inputs):
             return slices
         snapped = {ends[bisect_left(ends, at)] for at in slices.cuts}
         return Slices(tuple(sorted(snapped - {ends[-1]})))
@@ -178,7 +179,7 @@ class Direct:
     def explain(self) -> str:
         """Say how the work is cut."""
         slices = self.cut()
-        lines = [f"{len(slices)} slices of the timeline, cut by the statistics of row groups, which tasks read themselves"]
+        lines = [f"{len(slices)} slices of the timeline, cut by statistics of row groups, which tasks read themselves"]
         for name, _, source in self._sources():
             back, ahead = self.bound.program.lineage().get(name, ("0", "0"))
             rows = sum(group.rows for group in source.groups)
@@ -209,7 +210,7 @@ class Direct:
         """Give what each slice reads of an input."""
         source = self.bound.inputs[name]
         if not isinstance(source, ParquetSource):
-            message = "Parquet files and data frames are not inputs of one query; read all of them by spark.read.parquet"
+            message = "Parquet files and data frames are not inputs of one query; read all by spark.read.parquet"
             raise QueryError(message)
         scale, length = self.bound.scale(name), self.bound.length(name)
         halo = self.bound.halo(name, self.warmup)

@@ -16,16 +16,17 @@ from tilt.program import Program
 from tilt.run import FUNCTIONS
 from tilt.sources import Deferred, Rows
 from tilt.spark.cuts import Halo, bounded
-from tilt.spark.task import QueryTask, TaskInput
 from tilt.spark.schemas import widened
+from tilt.spark.task import QueryTask, TaskInput
 from tilt.streams import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pyspark.sql import SparkSession
+
     from tilt.run import Layout
     from tilt.sources import Events
-    from pyspark.sql import SparkSession
 
 
 _FIELD = re.compile(r"(`(?:[^`]|``)+`|\w+): [^,}]+")
@@ -113,10 +114,9 @@ class Bound:
             return field
         for source in self.inputs.values():
             if field.name in source.schema().names:
-                return field.with_type(pa.timestamp(field.type.unit, source.schema().field(field.name).type.tz))
-        source = next(iter(self.inputs.values()))
-        times = source.events.times
-        dtype = source.schema().field(times if isinstance(times, str) else times[1]).type
+                dtype = source.schema().field(field.name).type
+                return field.with_type(pa.timestamp(field.type.unit, getattr(dtype, "tz", None)))
+        dtype = self.time_type(next(iter(self.inputs)))
         return field.with_type(pa.timestamp(field.type.unit, getattr(dtype, "tz", None)))
 
     def columns(self, name: str) -> list[str]:
@@ -136,14 +136,19 @@ class Bound:
         """Give how many ticks of the program one step of an input's column of times is."""
         if self.program.unit == "tick":
             return 1
-        events = self.inputs[name].events
-        dtype = self.inputs[name].schema().field(events.times if isinstance(events.times, str) else events.times[1]).type
+        events, dtype = self.inputs[name].events, self.time_type(name)
         tick = _NANOSECONDS[self.program.unit]
         if pa.types.is_timestamp(dtype):
             return _NANOSECONDS[dtype.unit] // tick
         if pa.types.is_date(dtype):
             return 86_400 * _NANOSECONDS["s"] // tick
         return _NANOSECONDS[events.unit or self.program.unit] // tick
+
+    def time_type(self, name: str) -> pa.DataType:
+        """Give the type of an input's column of times, that of ends if there are two."""
+        source = self.inputs[name]
+        times = source.events.times
+        return source.schema().field(times if isinstance(times, str) else times[1]).type
 
     def length(self, name: str) -> int | None:
         """Give how long events of an input are: ``None`` until the next, 0 if each row says it."""
@@ -161,12 +166,10 @@ class Bound:
         """Give what the result depends on of an input."""
         lineage = self.program.lineage().get(name, ("0", "0"))
         unit = "tick" if name not in self.program.lineage() else self.program.unit
-        return bounded(
-            lineage, unit, length=self.length(name), warmup=warmup, name=name, output=self.program.output[0]
-        )
+        return bounded(lineage, unit, length=self.length(name), warmup=warmup, name=name, output=self.program.output[0])
 
     def functions(self) -> dict[str, object]:
-        """Give the functions of Python that the query calls; native ones are known by name where they were registered."""
+        """Give the functions of Python that the query calls; native ones are known by name in executors."""
         names = [found[1] for found in _EXTERN.finditer(str(self.program))]
         return {name: FUNCTIONS[name] for name in names if not isinstance(FUNCTIONS.get(name), _native.Pointer)}
 

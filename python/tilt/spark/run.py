@@ -51,8 +51,8 @@ def run(query: object, data: object, **options: Any) -> DataFrame:  # noqa: ANN4
         A data frame, or for several inputs a dictionary of them by name; :func:`source` around a data frame says how
         its rows become events where that differs from input to input.
     **options
-        ``time``, ``key``, ``valid``, ``unit``, ``tz``, ``period``, ``overlap`` and ``closed`` say how rows become events,
-        as for :func:`tilt.stream`. Besides:
+        ``time``, ``key``, ``valid``, ``unit``, ``tz``, ``period``, ``overlap`` and ``closed`` say how rows become
+        events, as for :func:`tilt.stream`. Besides:
 
         ``slices``: how many slices the timeline is cut into; with a key, given this, it is cut by time and not by key,
         which splits keys that have most of the rows;

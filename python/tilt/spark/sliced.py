@@ -12,9 +12,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from tilt.spark.boot import shipped
 from tilt.spark.frames import PLACE, Slots, counted, merged, placed, times
+from tilt.spark.schemas import spark_schema
 from tilt.spark.survey import Survey
 from tilt.spark.task import PartitionTask
-from tilt.spark.schemas import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -52,9 +52,7 @@ class Sliced:
         """Give the result."""
         bound, slots = self.bound, Slots.of(self.bound)
         plan = Survey(bound, slots, self.slices, self.halos()).plan()
-        parts = [
-            slots.tagged(self._copied(slots, at, name, plan), at) for at, name in enumerate(bound.inputs)
-        ]
+        parts = [slots.tagged(self._copied(slots, at, name, plan), at) for at, name in enumerate(bound.inputs)]
         exists = F.col("id") < plan.getField("slices")
         spark = next(iter(bound.inputs.values())).session
         parts.append(

@@ -13,10 +13,10 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
 from tilt.spark.boot import shipped
-from tilt.spark.cuts import Blocks, Slices
+from tilt.spark.cuts import FOREVER, Blocks, Slices
 from tilt.spark.frames import counted, times
-from tilt.spark.task import as_integers
 from tilt.spark.schemas import spark_schema
+from tilt.spark.task import as_integers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,10 +51,9 @@ class CutInput:
 
     def steps(self, ticks: list[int]) -> list[Any]:
         """Give the last times that are not after some ticks, as far as the type has such."""
-        bits = 31 if self.dtype in {pa.int32(), pa.date32()} else 62
-        edge = (1 << bits) - 1
+        width, edge = (pa.int32(), (1 << 31) - 1) if self.dtype in {pa.int32(), pa.date32()} else (pa.int64(), FOREVER)
         found = [min(max(at // self.scale, -edge), edge) for at in ticks]
-        return pa.array(found, pa.int32() if bits == 31 else pa.int64()).view(self.dtype)  # type: ignore[no-any-return]
+        return pa.array(found, width).view(self.dtype)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)
@@ -72,8 +71,8 @@ class CutTask:
         """
         number = pa.int64()
         fields = [("start", number), ("end", number), ("slices", number), ("cuts", pa.list_(number))]
-        for at, input in enumerate(self.inputs):
-            fields += [(f"after_{at}", pa.list_(input.dtype)), (f"before_{at}", pa.list_(input.dtype))]
+        for at, given in enumerate(self.inputs):
+            fields += [(f"after_{at}", pa.list_(given.dtype)), (f"before_{at}", pa.list_(given.dtype))]
         return pa.schema(fields)
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -82,31 +81,32 @@ class CutTask:
             for row in range(batch.num_rows):
                 found = self._sliced(batch.slice(row, 1))
                 schema = self.schema()
-                yield pa.RecordBatch.from_arrays([_cell(found.get(field.name), field.type) for field in schema], schema=schema)
+                cells = [_cell(found.get(field.name), field.type) for field in schema]
+                yield pa.RecordBatch.from_arrays(cells, schema=schema)
 
     def _sliced(self, facts: pa.RecordBatch) -> dict[str, Any]:
         starts, ends, counted = [], [], []
-        for at, input in enumerate(self.inputs):
+        for at, given in enumerate(self.inputs):
             rows = facts.column(f"rows_{at}")[0].as_py()
             if rows:
-                starts += [ticks - input.length for ticks in input.ticks(facts.column(f"first_{at}"))]
-                ends += input.ticks(facts.column(f"last_{at}"))
-                points = input.ticks(facts.column(f"quantiles_{at}")) if self.slices > 1 else []
+                starts += [ticks - given.length for ticks in given.ticks(facts.column(f"first_{at}"))]
+                ends += given.ticks(facts.column(f"last_{at}"))
+                points = given.ticks(facts.column(f"quantiles_{at}")) if self.slices > 1 else []
                 share = rows // max(len(points) - 1, 1)
                 counted += [(a, b, share) for a, b in pairwise(points)]
         if not starts:
             return {}
         slices = Slices.by_counts(counted, self.slices)
         found: dict[str, Any] = {"start": min(starts), "end": max(ends), "slices": len(slices), "cuts": slices.cuts}
-        for at, input in enumerate(self.inputs):
+        for at, given in enumerate(self.inputs):
             blocks = Blocks([])
-            if input.halo.counts_events and self.slices > 1:
-                edges = input.ticks(facts.column(f"blocks_{at}"))
+            if given.halo.counts_events and self.slices > 1:
+                edges = given.ticks(facts.column(f"blocks_{at}"))
                 blocks = Blocks(list(zip(edges[::2], edges[1::2], strict=True)))
-            needs = slices.needs(input.halo, blocks)
-            found[f"after_{at}"] = input.steps([after - 1 for after, _ in needs[1:]])
+            needs = slices.needs(given.halo, blocks)
+            found[f"after_{at}"] = given.steps([after - 1 for after, _ in needs[1:]])
             # Starts are looked up by the end that an event with this start has.
-            found[f"before_{at}"] = input.steps([before + input.length + input.scale for _, before in needs[:-1]])
+            found[f"before_{at}"] = given.steps([before + given.length + given.scale for _, before in needs[:-1]])
         return found
 
 
@@ -129,18 +129,18 @@ class Survey:
         known = first.coalesce(1).mapInArrow(shipped(cut), spark_schema(cut.schema()))
         return known.select(F.struct("*")).scalar()
 
-    def _facts(self, at: int, name: str, input: CutInput) -> DataFrame:  # noqa: A002
+    def _facts(self, at: int, name: str, given: CutInput) -> DataFrame:
         """Give what is known of an input's times: a row."""
         start, end = times(self.bound, self.slots, name)
         rows = self.slots.rows(self.bound, name)
         spans = {f"rows_{at}": F.count(end), f"first_{at}": F.min(start), f"last_{at}": F.max(end)}
         if self.slices == 1:
             return rows.agg(*(value.alias(column) for column, value in spans.items()))
-        cells = self.slices * (_CELLS if input.halo.counts_events else 1)
-        quantiles = F.percentile_approx(end, [i / cells for i in range(cells + 1)], max(10_000, 20 * cells))
+        cells = self.slices * (_CELLS if given.halo.counts_events else 1)
+        quantiles = F.percentile_approx(end, [i / cells for i in range(cells + 1)], max(1_000, 20 * cells))
         spans[f"quantiles_{at}"] = quantiles
         facts = rows.agg(*(value.alias(column) for column, value in spans.items()))
-        if not input.halo.counts_events:
+        if not given.halo.counts_events:
             return facts
         edges = facts.select(f"quantiles_{at}").scalar()
         celled = counted(rows.select(end), {_CELL: (edges, end, False)}, cells + 1).groupBy(_CELL)

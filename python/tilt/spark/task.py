@@ -68,7 +68,7 @@ class QueryTask:
         """Run the query on rows of its inputs."""
         for module in self.imports:
             importlib.import_module(module)
-        sources = {input.name: Rows(Table(rows[input.name]), input.events) for input in self.inputs}
+        sources = {given.name: Rows(Table(rows[given.name]), given.events) for given in self.inputs}
         whole = part is None or part == (-FOREVER, FOREVER)
         try:
             result = Query(self.text).run(
@@ -109,7 +109,7 @@ class PartitionTask:
     def gather(self, batches: Iterator[pa.RecordBatch]) -> tuple[dict[str, int], dict[str, pa.Table]]:
         """Give what is known of the slice, and the rows of each input in order of time."""
         header: dict[str, int] = {}
-        found: dict[str, list[pa.RecordBatch]] = {input.name: [] for input in self.query.inputs}
+        found: dict[str, list[pa.RecordBatch]] = {given.name: [] for given in self.query.inputs}
         schema = None
         for batch in batches:
             schema = batch.schema
@@ -121,24 +121,24 @@ class PartitionTask:
                 for name, tag in HEADER.items():
                     for row in np.flatnonzero(tags == tag):
                         header[name] = batch.column(ORDER)[row].as_py()
-            for tag, input in enumerate(self.query.inputs):
+            for tag, given in enumerate(self.query.inputs):
                 kept = tags == tag
                 if kept.all():
-                    found[input.name].append(batch)
+                    found[given.name].append(batch)
                 elif kept.any():
-                    found[input.name].append(batch.filter(pa.array(kept)))
+                    found[given.name].append(batch.filter(pa.array(kept)))
         if schema is None:
             return header, {}
-        return header, {input.name: _sorted(input, found[input.name], schema) for input in self.query.inputs}
+        return header, {given.name: _sorted(given, found[given.name], schema) for given in self.query.inputs}
 
 
-def _sorted(input: TaskInput, batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:  # noqa: A002
+def _sorted(given: TaskInput, batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
     """Give rows in order of time, and of ``ORDER`` where times are the same."""
     table = pa.Table.from_batches(batches, schema)
-    rows = table.select(list(input.columns.values())).rename_columns(list(input.columns))
-    times = input.events.times
-    ties = [table.column(ORDER).to_numpy()] if input.ordered else []
-    ties += [_ranks(rows.column(column)) for column in reversed(input.ties) if input.ordered]
+    rows = table.select(list(given.columns.values())).rename_columns(list(given.columns))
+    times = given.events.times
+    ties = [table.column(ORDER).to_numpy()] if given.ordered else []
+    ties += [_ranks(rows.column(column)) for column in reversed(given.ties) if given.ordered]
     return in_order(rows, times if isinstance(times, str) else times[1], ties)
 
 
@@ -180,7 +180,9 @@ def _threads() -> int:
     return 1 if context is None else max(context.cpus(), 1)
 
 
-def _placed(error: TiltError, query: QueryTask, rows: Mapping[str, pa.Table], part: tuple[int, int] | None) -> TiltError:
+def _placed(
+    error: TiltError, query: QueryTask, rows: Mapping[str, pa.Table], part: tuple[int, int] | None
+) -> TiltError:
     """Give an error that says which row is meant, and of which slice."""
     where = []
     if error.row is not None and len(rows) == 1:
@@ -200,4 +202,4 @@ def _placed(error: TiltError, query: QueryTask, rows: Mapping[str, pa.Table], pa
 
 
 def _instant(ticks: int, unit: str) -> str:
-    return str(ticks) if unit == "tick" else str(np.datetime64(ticks, unit))
+    return str(ticks) if unit == "tick" else str(np.array(ticks).astype(f"datetime64[{unit}]"))

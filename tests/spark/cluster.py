@@ -1,0 +1,105 @@
+"""What the tests of a cluster run, in a process of its own: one process has one Spark.
+
+python tests/spark/cluster.py local-cluster | connect
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+import tilt as tl
+import tilt.spark as ts
+from conftest import settings
+from queries import KEYED, ONE, ticks
+from test_run import by_time_and_key, local, same
+
+
+def executors() -> list[int]:
+    """Give the processes of executors below this one."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                command = (entry / "cmdline").read_bytes()
+                parents = (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            mine = f"TILT_TEST_CLUSTER={os.getpid()}".encode()
+            if b"CoarseGrainedExecutorBackend" in command and mine in parents:
+                found.append(int(entry.name))
+    return found
+
+
+def results(spark: SparkSession, table: pa.Table) -> None:
+    """Run with and without a key, and on files."""
+    frame = spark.createDataFrame(table)
+    expected = local(ONE["zscore"], {"stream": table})
+    for slices in (1, 3, 8):
+        same(ts.run(ONE["zscore"], frame, time="ts", slices=slices).toArrow(), expected)
+    keyed = ts.run(KEYED["diff"], frame, time="ts", key="sym", partitions=3).toArrow()
+    same(by_time_and_key(keyed, "sym"), local(KEYED["diff"], {"stream": table}, key="sym"))
+    with tempfile.TemporaryDirectory() as directory:
+        pq.write_table(table, f"{directory}/ticks.parquet", row_group_size=50)
+        scan = ts.scan_parquet(spark, f"{directory}/ticks.parquet", time="ts")
+        same(ts.run(ONE["zscore"], scan, slices=3).toArrow(), expected)
+    try:
+        with ts.errors():
+            ts.run(ONE["zscore"], frame, time="ts", overlap="disjoint", slices=2).collect()
+    except tl.OverlapError as error:
+        assert "slice (" in str(error), error
+    else:
+        message = "overlapping rows were accepted"
+        raise AssertionError(message)
+
+
+def slowly(value: float) -> float:
+    """Take a while, so that a job can be disturbed."""
+    time.sleep(0.02)
+    return value
+
+
+def killed(spark: SparkSession, table: pa.Table) -> None:
+    """Lose an executor in the middle of a job: the answer is the same."""
+    slow = tl.udf(slowly, args=[float], returns=float, name="slowly")
+    query = lambda x: slow(x["price"])["-10s":].mean()  # noqa: E731
+    job = ts.run(query, spark.createDataFrame(table), time="ts", slices=6)
+    victims = executors()
+    assert len(victims) == 2, victims
+    threading.Timer(3.0, os.kill, (victims[0], signal.SIGKILL)).start()
+    same(job.toArrow(), local(query, {"stream": table}))
+    assert victims[0] not in executors()
+
+
+def main() -> None:
+    """Run what is asked for."""
+    table = ticks(np.random.default_rng(11), 300, nulls=0.0)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["TILT_TEST_CLUSTER"] = str(os.getpid())
+    if sys.argv[1] == "connect":
+        spark = settings(SparkSession.builder.remote("local[2]")).getOrCreate()
+        assert "connect" in type(spark).__module__
+        ts.tune(spark)
+        results(spark, table)
+    else:
+        builder = settings(SparkSession.builder.master("local-cluster[2,1,1024]"))
+        spark = builder.config("spark.speculation", "true").config("spark.executor.memory", "1g").getOrCreate()
+        ts.tune(spark)
+        results(spark, table)
+        killed(spark, table)
+    spark.stop()
+    print("done")
+
+
+if __name__ == "__main__":
+    main()
