@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 VENV := .venv/bin
-PYTHON_CODE := python tests scripts docs examples benches/python
+PYTHON_CODE := python tests scripts docs examples benches/python benches/spark
 FUZZ_SECONDS ?= 20
 
 heading = @printf '\n== %s\n' '$(1)'
@@ -25,12 +25,17 @@ demo: ## generate a day of ticks, run two queries on it, show plan, throughput a
 	@rm -f .venv/extension
 	@$(VENV)/tilt demo
 
+.PHONY: demo-spark
+demo-spark: ## run the README's query on Spark: with a key, without one, and on Parquet files
+	@scripts/setup system python extension spark
+	@$(VENV)/python examples/spark/demo.py
+
 .PHONY: build
 build: setup ## build all crates and the Python extension
 	cargo build --workspace
 
 .PHONY: test
-test: test-rust test-python ## run all tests
+test: test-rust test-python test-spark ## run all tests
 
 .PHONY: test-rust
 test-rust: ## run the Rust tests
@@ -56,6 +61,12 @@ asan: ## run the differential tests with AddressSanitizer, which needs a nightly
 test-python: setup ## run the Python tests and doctests
 	$(call heading,Python tests)
 	$(VENV)/pytest
+
+.PHONY: test-spark
+test-spark: setup ## run the tests on Spark: a session here, a cluster of two executors, a remote session
+	@scripts/setup spark
+	$(call heading,Spark tests)
+	$(VENV)/pytest tests/spark
 
 .PHONY: lint
 lint: ## check formatting, lints, types, documentation, lock file and licences
@@ -95,6 +106,12 @@ bench-python: ## compare with pandas, Polars, DuckDB and numba and store the tab
 	$(VENV)/pip install --quiet --disable-pip-version-check -r benches/python/requirements.txt
 	VIRTUAL_ENV=$$PWD/.venv $(VENV)/maturin develop --quiet --release
 	$(VENV)/python -m benches.python --report
+
+.PHONY: bench-spark
+bench-spark: ## measure queries on Spark against its own windows and store the table in docs/benchmarks_spark.md
+	@scripts/setup system python spark
+	VIRTUAL_ENV=$$PWD/.venv $(VENV)/maturin develop --quiet --release
+	$(VENV)/python -m benches.spark --rows 20000000 --report
 
 .PHONY: docs
 docs: setup ## build the documentation: pages of the Python package, API of the crates

@@ -143,7 +143,7 @@ class Slices:
 
         >>> from tilt.spark.cuts import Slices
         >>> Slices.by_counts([(0, 100, 300), (100, 200, 100)], 4).cuts
-        (30, 64, 97)
+        (34, 65, 96)
         """
         each = max(4, 8 * number // max(len(blocks), 1))
         masses = sorted(

@@ -131,7 +131,7 @@ def preimages(places: int) -> list[int]:
 
     >>> from tilt.spark.frames import preimages
     >>> preimages(4)
-    [2, 9, 1, 0]
+    [12, 6, 2, 0]
     """
     found: dict[int, int] = {}
     begin, count = 0, 16 * places

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -256,13 +257,13 @@ def _files(paths: Sequence[str]) -> Iterator[str]:
             message = f"there is no file {path}"
             raise FileError(message)
         if info.type == pa.fs.FileType.File:
-            yield path
+            yield path if separator else str(Path(path).absolute())
             continue
         below = system.get_file_info(pa.fs.FileSelector(inner, recursive=True))
         for found in sorted(below, key=lambda found: found.path):
             hidden = found.base_name.startswith(("_", "."))
             if found.type == pa.fs.FileType.File and not hidden:
-                yield f"{scheme}://{found.path}" if separator else found.path
+                yield f"{scheme}://{found.path}" if separator else str(Path(found.path).absolute())
 
 
 def _groups(name: str, metadata: Any, schema: pa.Schema, events: Events) -> Iterator[RowGroup]:  # noqa: ANN401
