@@ -1,6 +1,6 @@
 """Run the README's query on Spark: by key, by slices of the timeline, and on files that tasks read themselves.
 
-    python examples/spark/demo.py [rows]
+python examples/spark/demo.py [rows]
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pyspark.sql import SparkSession
+
 import tilt as tl
 import tilt.spark as ts
-from pyspark.sql import SparkSession
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -41,7 +42,10 @@ def main() -> None:
         os.chdir(directory)
         Path("ticks").mkdir()
         ticks(rows).write_parquet("ticks/day.parquet")
-        spark = SparkSession.builder.master("local[2]").config(map=quiet | sized).getOrCreate()
+        builder = SparkSession.builder.master("local[2]")
+        for name, value in (quiet | sized).items():
+            builder = builder.config(name, value)
+        spark = builder.getOrCreate()
         known: dict[str, Any] = {"spark": spark}
         exec(compile(code, str(README), "exec"), known)  # noqa: S102
         print(ts.explain(known["signal"], spark.read.parquet("ticks"), time="ts", slices=8).split("\n\n")[0], "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -9,11 +10,17 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 import tilt as tl
 from queries import ONE, TWO, Query, quotes, ticks
 from tilt.errors import QueryError
+from tilt.sources import Deferred, Events
 from tilt.spark.cuts import Blocks, Halo, Reach, Slices, bounded
+from tilt.spark.plan import Bound
+from tilt.spark.sliced import SlicedTask
+from tilt.spark.survey import cut_input
+from tilt.spark.task import ORDER, TAG
 
 LAYOUT: Literal["interval"] = "interval"
 
@@ -105,3 +112,43 @@ def test_slices_have_about_as_many_rows_each() -> None:
     rows = np.diff([0, *np.searchsorted(times, slices.cuts, side="right"), len(times)])
     assert len(slices) == 16
     assert rows.max() < 1.5 * rows.mean()
+
+
+@pytest.mark.parametrize("name", ["zscore", "ahead", "filled", "hopping"])
+def test_a_slice_with_many_rows_is_cut_further(name: str) -> None:
+    table = ticks(np.random.default_rng(3), 300)
+    source = Deferred(tl.Table(table.slice(0, 0)), Events(time="ts", overlap="bag"))
+    stream = ONE[name](tl.Stream._input("stream", source))
+    bound = Bound(stream, {"stream": Schema(table.schema, source.events)})
+    columns = {column: column for column in bound.columns("stream")}
+    query = bound.task({"stream": columns}, ())
+    cut = cut_input(bound, "stream", bound.halo("stream", None))
+    order = pa.array(range(len(table)))
+    batch = table.append_column(ORDER, order).append_column(TAG, pa.array([0] * len(table), pa.int8()))
+    times = np.asarray(table.column("ts").cast("int64"))
+    head = [batch.slice(0, 1).set_column(batch.num_columns - 1, TAG, pa.array([tag], pa.int8())) for tag in (-3, -4)]
+    span = [int(times.min()) - 1, int(times.max())]
+    head = [rows.set_column(rows.num_columns - 2, ORDER, pa.array([at])) for rows, at in zip(head, span, strict=True)]
+    batches = [found for part in (*head, batch) for found in part.to_batches()]
+    whole, parts = (
+        pa.Table.from_batches(SlicedTask(query, has_header=True, cuts=(cut,), at_once=rows).run(iter(batches)))
+        for rows in (1000, 40)
+    )
+    assert parts.equals(whole)
+    assert len(parts) > 10
+
+
+@dataclass(frozen=True)
+class Schema:
+    """An input that is nothing but its columns."""
+
+    columns: pa.Schema
+    events: Events
+    ties: tuple[str, ...] = ()
+
+    @property
+    def session(self) -> SparkSession:
+        raise NotImplementedError
+
+    def schema(self) -> pa.Schema:
+        return self.columns

@@ -5,9 +5,9 @@
 """
 
 from tilt.spark.errors import ShippingError, errors
-from tilt.spark.inputs import FrameSource, source
 from tilt.spark.parquet import ParquetSource, scan_parquet
 from tilt.spark.run import explain, run, tune
+from tilt.spark.sources import FrameSource, source
 
 __all__ = [
     "FrameSource",

@@ -9,8 +9,8 @@ import numpy as np
 from pyspark.sql import functions as F  # noqa: N812
 
 from tilt.errors import InternalError
-from tilt.spark.inputs import FrameSource
 from tilt.spark.plan import has_ties
+from tilt.spark.sources import FrameSource
 from tilt.spark.task import HEADER, ORDER, TAG
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tilt import _native
@@ -10,52 +10,19 @@ from tilt.errors import QueryError, SchemaError
 from tilt.keys import Looked, Staged
 from tilt.sources import Deferred, Events
 from tilt.spark.parquet import ParquetSource
-from tilt.spark.schemas import arrow_schema
+from tilt.spark.sources import FrameSource
 from tilt.streams import Stream
 from tilt.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from tilt.sources import Source
     from tilt.spark.plan import Input
 
 _SIDE_KEY = "tilt side key"
-
-
-@dataclass(frozen=True)
-class FrameSource:
-    """A data frame, and how its rows become events. See :func:`source`."""
-
-    frame: DataFrame
-    events: Events
-    ties: tuple[str, ...] = ()
-    """Columns by which rows with one time are ordered, before the order in which they stand."""
-
-    @property
-    def session(self) -> SparkSession:
-        """Where the data frame is from."""
-        return self.frame.sparkSession
-
-    def schema(self) -> pa.Schema:
-        """Give the columns as Arrow has them."""
-        zone = str(self.session.conf.get("spark.sql.session.timeZone"))
-        return arrow_schema(self.frame.schema, zone)
-
-
-def source(frame: DataFrame, **events: Any) -> FrameSource:  # noqa: ANN401
-    """Say how the rows of a data frame become events, where inputs of one query differ in that.
-
-    The keywords are ``time``, ``key``, ``valid``, ``unit``, ``tz``, ``period``, ``overlap`` and ``closed``, with the
-    meaning that they have for :func:`tilt.stream` and :meth:`tilt.Stream.key_by`.
-
-    >>> from tilt.spark import run, source
-    >>> run(query, {"trades": source(trades, time="ts"), "quotes": source(quotes, time="at")})  # doctest: +SKIP
-    """
-    return FrameSource(frame, Events(**events))
 
 
 Stage: TypeAlias = "Callable[[Stream, Mapping[str, Input]], DataFrame]"

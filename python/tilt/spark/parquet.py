@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
@@ -21,7 +20,8 @@ from tilt.sources import Events
 from tilt.spark.boot import shipped
 from tilt.spark.cuts import Blocks, Slices
 from tilt.spark.schemas import spark_schema
-from tilt.spark.task import QueryTask, TaskInput, as_integers, in_order
+from tilt.spark.survey import AT_ONCE, cut_input
+from tilt.spark.task import QueryTask, TaskInput, as_integers, between, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -162,7 +162,8 @@ class Direct:
             for _, scale, source in self._sources()
             for group in source.groups
         ]
-        number = self.slices or max(len(blocks) // _GROUPS, 1)
+        rows = sum(rows for _, _, rows in blocks)
+        number = self.slices or max(len(blocks) // _GROUPS, -(-rows // AT_ONCE))
         slices = Slices.by_counts(blocks, number)
         ends = sorted({last for _, last, _ in blocks})
         length = sum(last - least for least, last, _ in blocks)
@@ -213,12 +214,12 @@ class Direct:
         if not isinstance(source, ParquetSource):
             message = "Parquet files and data frames are not inputs of one query; read all by spark.read.parquet"
             raise QueryError(message)
-        scale, length = self.bound.scale(name), self.bound.length(name)
-        halo = self.bound.halo(name, self.warmup)
+        scale = self.bound.scale(name)
+        given = cut_input(self.bound, name, self.bound.halo(name, self.warmup))
         blocks = Blocks([(group.least * scale, group.last * scale) for group in source.groups])
         found = []
-        for after, before in slices.needs(halo, blocks):
-            share = ((after - 1) // scale, (before + (1 if length is None else length)) // scale + 1)
+        for need in slices.needs(given.halo, blocks):
+            share = given.limits(*need)
             groups: dict[str, list[int]] = {}
             for group in source.groups:
                 if group.last > share[0] and group.first < share[1]:
@@ -238,13 +239,8 @@ def _read(given: TaskInput, share: Share) -> pa.Table:
         tables.append(table.select(columns))
     whole = pa.concat_tables(tables) if tables else given.schema.empty_table()
     times = given.events.times
-    start, end = (times, times) if isinstance(times, str) else times
-    kept = (as_integers(whole.column(end)) > share.after) & (as_integers(whole.column(start)) < share.before)
-    if not kept.all():
-        at = np.flatnonzero(kept)
-        is_run = len(at) == 0 or at[-1] - at[0] + 1 == len(at)
-        whole = whole.slice(at[0] if len(at) else 0, len(at)) if is_run else whole.take(pa.array(at))
-    return in_order(whole, end)
+    rows = between(whole, given.events, share.after, share.before)
+    return in_order(rows, times if isinstance(times, str) else times[1])
 
 
 def _files(paths: Sequence[str]) -> Iterator[str]:

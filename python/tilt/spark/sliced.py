@@ -11,18 +11,63 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from tilt.spark.boot import shipped
+from tilt.spark.cuts import Blocks, Slices
 from tilt.spark.frames import PLACE, Slots, counted, merged, placed, times
 from tilt.spark.schemas import spark_schema
-from tilt.spark.survey import Survey
-from tilt.spark.task import PartitionTask
+from tilt.spark.survey import AT_ONCE, CutInput, Survey, cut_input
+from tilt.spark.task import PartitionTask, as_integers, between
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
     from tilt.spark.cuts import Halo
     from tilt.spark.plan import Bound
 
 _FIRST, _LAST = "tilt first", "tilt last"
+
+
+@dataclass(frozen=True)
+class SlicedTask(PartitionTask):
+    """Runs a query on a slice, part by part if that has many rows: only one part's result is held at a time."""
+
+    cuts: tuple[CutInput, ...] = ()
+    at_once: int = AT_ONCE
+
+    def parts(
+        self, rows: dict[str, pa.Table], whole: tuple[int, int] | None
+    ) -> Iterator[tuple[dict[str, pa.Table], tuple[int, int] | None]]:
+        """Give parts of the slice with the rows that each needs."""
+        number = -(-sum(table.num_rows for table in rows.values()) // self.at_once)
+        if whole is None or number <= 1 or any(self._times(name, rows).null_count for name in rows):
+            yield rows, whole
+            return
+        known = {name: self._blocks(name, rows, cut) for name, cut in zip(rows, self.cuts, strict=True)}
+        counted = [block for blocks in known.values() for block in blocks]
+        lo, hi = whole
+        slices = Slices(tuple(at for at in Slices.by_counts(counted, number).cuts if lo < at < hi))
+        needs = {}
+        for name, cut in zip(rows, self.cuts, strict=True):
+            blocks = Blocks([(first, last) for first, last, _ in known[name]])
+            needs[name] = [cut.limits(*need) for need in slices.needs(cut.halo, blocks)]
+        events = {given.name: given.events for given in self.query.inputs}
+        for at in range(len(slices)):
+            begin, end = slices.part(at)
+            some = {name: between(table, events[name], *needs[name][at]) for name, table in rows.items()}
+            yield some, (max(begin, lo), min(end, hi))
+
+    def _times(self, name: str, rows: dict[str, pa.Table]) -> pa.ChunkedArray:
+        (times,) = (given.events.times for given in self.query.inputs if given.name == name)
+        return rows[name].column(times if isinstance(times, str) else times[1])
+
+    def _blocks(self, name: str, rows: dict[str, pa.Table], cut: CutInput) -> list[tuple[int, int, int]]:
+        """Give runs of rows, which are in order: first end, last end and how many."""
+        ticks = as_integers(self._times(name, rows)) * cut.scale
+        size = max(len(ticks) // 256, 1)
+        runs = [ticks[first : first + size] for first in range(0, len(ticks), size)]
+        return [(int(run[0]), int(run[-1]), len(run)) for run in runs]
 
 
 @dataclass(frozen=True)
@@ -67,7 +112,8 @@ class Sliced:
                 },
             )
         )
-        task = PartitionTask(bound.task(slots.columns, self.imports), has_header=True)
+        cuts = tuple(cut_input(bound, name, halo) for name, halo in self.halos().items())
+        task = SlicedTask(bound.task(slots.columns, self.imports), has_header=True, cuts=cuts)
         rows = placed(merged(parts), self.slices)
         return rows.mapInArrow(shipped(task, bound.functions()), spark_schema(bound.schema))
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tilt.spark.plan import Bound
 
 _CELL = "tilt cell"
+AT_ONCE = 1 << 23
+"""How many rows a query is run on at once, halo aside: a slice that has more is cut further."""
 _CELLS = 16
 """Into how many cells a slice is divided to know where events are, for reaches that count events."""
 
@@ -49,11 +51,17 @@ class CutInput:
         values = times.values if pa.types.is_list(times.type) else times
         return (as_integers(pa.chunked_array([values.drop_null()])) * self.scale).tolist()  # type: ignore[no-any-return]
 
-    def steps(self, ticks: list[int]) -> list[Any]:
-        """Give the last times that are not after some ticks, as far as the type has such."""
+    def limits(self, after: int, before: int) -> tuple[int, int]:
+        """Give, of ticks after which rows must end and before which they must start, what to compare times with.
+
+        Starts are looked up by the end that an event with this start has, and both limits err on the far side.
+        """
+        return (after - 1) // self.scale, (before + self.length) // self.scale + 1
+
+    def times(self, steps: list[int]) -> pa.Array:
+        """Give numbers as times, as far as the type has such."""
         width, edge = (pa.int32(), (1 << 31) - 1) if self.dtype in {pa.int32(), pa.date32()} else (pa.int64(), FOREVER)
-        found = [min(max(at // self.scale, -edge), edge) for at in ticks]
-        return pa.array(found, width).view(self.dtype)  # type: ignore[no-any-return]
+        return pa.array([min(max(step, -edge), edge) for step in steps], width).view(self.dtype)
 
 
 @dataclass(frozen=True)
@@ -104,9 +112,9 @@ class CutTask:
                 edges = given.ticks(facts.column(f"blocks_{at}"))
                 blocks = Blocks(list(zip(edges[::2], edges[1::2], strict=True)))
             needs = slices.needs(given.halo, blocks)
-            found[f"after_{at}"] = given.steps([after - 1 for after, _ in needs[1:]])
-            # Starts are looked up by the end that an event with this start has.
-            found[f"before_{at}"] = given.steps([before + given.length + given.scale for _, before in needs[:-1]])
+            limits = [given.limits(*need) for need in needs]
+            found[f"after_{at}"] = given.times([after for after, _ in limits[1:]])
+            found[f"before_{at}"] = given.times([before for _, before in limits[:-1]])
         return found
 
 
@@ -121,7 +129,7 @@ class Survey:
 
     def plan(self) -> Column:
         """Give the row of :class:`CutTask` as a value."""
-        inputs = tuple(_cut_input(self.bound, name, halo) for name, halo in self.halos.items())
+        inputs = tuple(cut_input(self.bound, name, halo) for name, halo in self.halos.items())
         cut = CutTask(self.slices, inputs)
         first, *others = (self._facts(at, name, inputs[at]) for at, name in enumerate(self.bound.inputs))
         for other in others:
@@ -156,9 +164,7 @@ def _cell(value: Any, dtype: pa.DataType) -> pa.Array:  # noqa: ANN401
     return pa.array([value], dtype)
 
 
-def _cut_input(bound: Bound, name: str, halo: Halo) -> CutInput:
-    source = bound.inputs[name]
-    given = source.events.times
-    dtype = source.schema().field(given if isinstance(given, str) else given[1]).type
+def cut_input(bound: Bound, name: str, halo: Halo) -> CutInput:
+    """Give what has to be known of an input to cut it."""
     length = bound.length(name)
-    return CutInput(dtype, bound.scale(name), 1 if length is None else length, halo)
+    return CutInput(bound.time_type(name), bound.scale(name), 1 if length is None else length, halo)

@@ -103,8 +103,15 @@ class PartitionTask:
         if not self.has_header and not any(table.num_rows for table in rows.values()):
             return
         span = (header["start"], header["end"]) if self.has_header else None
-        part = (header.get("lo", -FOREVER), header.get("hi", FOREVER)) if self.has_header else None
-        yield from self.query.compute(rows, span=span, part=part)
+        whole = (header.get("lo", -FOREVER), header.get("hi", FOREVER)) if self.has_header else None
+        for some, part in self.parts(rows, whole):
+            yield from self.query.compute(some, span=span, part=part)
+
+    def parts(
+        self, rows: dict[str, pa.Table], whole: tuple[int, int] | None
+    ) -> Iterator[tuple[dict[str, pa.Table], tuple[int, int] | None]]:
+        """Give what is run at once: here all."""
+        yield rows, whole
 
     def gather(self, batches: Iterator[pa.RecordBatch]) -> tuple[dict[str, int], dict[str, pa.Table]]:
         """Give what is known of the slice, and the rows of each input in order of time."""
@@ -157,6 +164,17 @@ def in_order(rows: pa.Table, time: str, ties: Sequence[np.ndarray[Any, Any]] = (
 def _ranks(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
     """Give numbers that are ordered as values are, nulls first."""
     return pc.rank(column, null_placement="at_start", tiebreaker="dense").to_numpy()  # type: ignore[no-any-return]
+
+
+def between(rows: pa.Table, events: Events, after: int, before: int) -> pa.Table:
+    """Give the rows that end after and start before some numbers, as the columns of times have them."""
+    times = events.times
+    start, end = (times, times) if isinstance(times, str) else times
+    kept = (as_integers(rows.column(end)) > after) & (as_integers(rows.column(start)) < before)
+    at = np.flatnonzero(kept)
+    if len(at) == 0 or at[-1] - at[0] + 1 == len(at):
+        return rows.slice(at[0] if len(at) else 0, len(at))
+    return rows.take(pa.array(at))
 
 
 def as_integers(column: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.int64]]:

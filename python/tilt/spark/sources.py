@@ -1,0 +1,45 @@
+"""Data frames, and how their rows become events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tilt.sources import Events
+from tilt.spark.schemas import arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class FrameSource:
+    """A data frame, and how its rows become events. See :func:`source`."""
+
+    frame: DataFrame
+    events: Events
+    ties: tuple[str, ...] = ()
+    """Columns by which rows with one time are ordered, before the order in which they stand."""
+
+    @property
+    def session(self) -> SparkSession:
+        """Where the data frame is from."""
+        return self.frame.sparkSession
+
+    def schema(self) -> pa.Schema:
+        """Give the columns as Arrow has them."""
+        zone = str(self.session.conf.get("spark.sql.session.timeZone"))
+        return arrow_schema(self.frame.schema, zone)
+
+
+def source(frame: DataFrame, **events: Any) -> FrameSource:  # noqa: ANN401
+    """Say how the rows of a data frame become events, where inputs of one query differ in that.
+
+    The keywords are ``time``, ``key``, ``valid``, ``unit``, ``tz``, ``period``, ``overlap`` and ``closed``, with the
+    meaning that they have for :func:`tilt.stream` and :meth:`tilt.Stream.key_by`.
+
+    >>> from tilt.spark import run, source
+    >>> run(query, {"trades": source(trades, time="ts"), "quotes": source(quotes, time="at")})  # doctest: +SKIP
+    """
+    return FrameSource(frame, Events(**events))
