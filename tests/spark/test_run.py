@@ -178,3 +178,30 @@ def test_plans_are_explained(spark: SparkSession) -> None:
     for part in ("4 slices", "lookback 10s", "MapInArrow", "query"):
         assert part in text
     assert "by key `sym`" in ts.explain(ONE["zscore"], frame, time="ts", key="sym")
+
+
+@pytest.mark.parametrize("name", ["zscore", "ahead", "filled"])
+def test_partitions_that_follow_each_other_stay_where_they_are(spark: SparkSession, name: str) -> None:
+    table = ticks(np.random.default_rng(len(name)), 300)
+    frame = spark.createDataFrame(table).repartitionByRange(4, "ts").sortWithinPartitions("ts").cache()
+    stable = frame.toArrow()
+    found = ts.run(ONE[name], frame, time="ts", ordered=True)
+    same(found.toArrow(), local(ONE[name], {"stream": stable}))
+    assert "Exchange" not in ts.explain(ONE[name], frame, time="ts", ordered=True).split("InMemoryTableScan")[0]
+    frame.unpersist()
+
+
+def test_partitions_that_overlap_are_not_ordered(spark: SparkSession) -> None:
+    table = ticks(np.random.default_rng(1), 100)
+    with pytest.raises(tl.QueryError, match="overlap in time"):
+        ts.run(ONE["zscore"], framed(spark, table), time="ts", ordered=True)
+
+
+def test_keys_with_most_rows_are_split_by_time(spark: SparkSession) -> None:
+    table = ticks(np.random.default_rng(9), 300)
+    frame = ordered(spark, table)
+    for name in ("zscore", "hopping"):
+        found = ts.run(ONE[name], frame, time="ts", key="sym", slices=4).toArrow()
+        same(by_time_and_key(found, "sym"), local(ONE[name], {"stream": table}, key="sym"))
+    with pytest.raises(tl.QueryError, match="where they have no rows"):
+        ts.run(ONE["filled"], frame, time="ts", key="sym", slices=4)

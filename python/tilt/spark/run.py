@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import io
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tilt import _native
 from tilt.durations import duration_text
 from tilt.errors import QueryError
 from tilt.spark.inputs import bound
 from tilt.spark.keyed import Keyed
+from tilt.spark.ordered import Ordered
 from tilt.spark.parquet import Direct, ParquetSource
 from tilt.spark.plan import Bound
 from tilt.spark.sliced import Sliced
@@ -32,7 +33,9 @@ _SETTINGS = {
 _said: set[str] = set()
 
 
-_OPTIONS = {"slices", "partitions", "warmup", "layout", "imports"}
+Planned: TypeAlias = Keyed | Sliced | Ordered | Direct
+"""A query and how it is cut."""
+_OPTIONS = {"slices", "partitions", "ordered", "warmup", "layout", "imports"}
 """What is not about how rows become events."""
 
 
@@ -56,6 +59,8 @@ def run(query: object, data: object, **options: Any) -> DataFrame:  # noqa: ANN4
 
         ``slices``: how many slices the timeline is cut into; with a key, given this, it is cut by time and not by key,
         which splits keys that have most of the rows;
+        ``ordered``: whether partitions are ranges of time already, such as those of sorted files, so that rows can stay
+        where they are and only those of halos are fetched, by two small jobs that run at once;
         ``partitions``: how many partitions keys are hashed to. By default both are ``spark.sql.shuffle.partitions``;
         ``warmup``: how much of the past is enough for a query that looks back without a bound, if there is no key;
         ``layout``: which columns of time the result has, ``"point"`` or ``"interval"``, by default as fits its events;
@@ -106,23 +111,26 @@ def _plan_of(frame: DataFrame) -> str:
     return text.getvalue().rstrip()
 
 
-def _planned(query: object, data: object, options: Mapping[str, Any]) -> Keyed | Sliced | Direct:
+def _planned(query: object, data: object, options: Mapping[str, Any]) -> Planned:
     events = {name: value for name, value in options.items() if name not in _OPTIONS}
     imports = tuple(options.get("imports", ()))
 
-    def planned(stream: Stream, inputs: Mapping[str, Input], layout: Layout | None = None) -> Keyed | Sliced | Direct:
+    def planned(stream: Stream, inputs: Mapping[str, Input], layout: Layout | None = None) -> Planned:
         whole = Bound(stream, inputs, layout)
         session = next(iter(inputs.values())).session
         warmup = options.get("warmup")
         ticks = None if warmup is None else _native.duration(duration_text(warmup), whole.program.unit)
         is_direct = any(isinstance(source, ParquetSource) for source in inputs.values())
-        by_time = is_direct or "slices" in options
+        is_ordered = bool(options.get("ordered"))
+        by_time = is_direct or is_ordered or "slices" in options
         if whole.key and by_time and whole.fills:
             message = "keys may have events where they have no rows, so the timeline cannot be cut; leave out slices="
             raise QueryError(message)
         if is_direct:
             return Direct(whole, options.get("slices"), ticks, imports)
         _advise(session)
+        if is_ordered:
+            return Ordered(whole, ticks, imports)
         tasks = options.get("slices" if by_time or not whole.key else "partitions")
         if tasks is None:
             tasks = int(str(session.conf.get("spark.sql.shuffle.partitions")))

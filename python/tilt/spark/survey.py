@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _CELL = "tilt cell"
 AT_ONCE = 1 << 23
 """How many rows a query is run on at once, halo aside: a slice that has more is cut further."""
+QUANTILES = 4
+"""How many quantiles there are for each slice, so that cuts do not depend on rows being spread evenly."""
 _CELLS = 16
 """Into how many cells a slice is divided to know where events are, for reaches that count events."""
 
@@ -144,7 +146,7 @@ class Survey:
         spans = {f"rows_{at}": F.count(end), f"first_{at}": F.min(start), f"last_{at}": F.max(end)}
         if self.slices == 1:
             return rows.agg(*(value.alias(column) for column, value in spans.items()))
-        cells = self.slices * (_CELLS if given.halo.counts_events else 1)
+        cells = self.slices * (_CELLS if given.halo.counts_events else QUANTILES)
         quantiles = F.percentile_approx(end, [i / cells for i in range(cells + 1)], max(1_000, 20 * cells))
         spans[f"quantiles_{at}"] = quantiles
         facts = rows.agg(*(value.alias(column) for column, value in spans.items()))

@@ -1,0 +1,93 @@
+"""Cost and balance of slices under arrivals that are steady, daily or bursty: ``python -m benches.spark.simulate``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tilt.spark.cuts import Slices
+from tilt.spark.survey import QUANTILES
+
+Times = npt.NDArray[np.int64]
+SECOND = 1_000_000
+
+
+@dataclass(frozen=True)
+class Costs:
+    """CPU seconds for a million rows."""
+
+    scan: float = 0.10
+    find: float = 0.12
+    copy: float = 0.29
+    move: float = 0.24
+    cross: float = 0.30
+    sort: float = 0.10
+    read: float = 0.07
+    run: float = 0.05
+
+    def sliced(self, halo: float) -> float:
+        """Give the cost of a million rows that are moved, with a share of rows in halos."""
+        own = 2 * self.scan + self.find + self.cross / 2
+        return own + (1 + halo) * (self.copy + self.move + self.cross / 2 + self.sort + self.run)
+
+    def direct(self, halo: float) -> float:
+        """Give the cost of a million rows that tasks read."""
+        return (1 + halo) * (self.read + self.run) + self.cross / 2
+
+
+def arrivals(kind: str, rows: int, rng: np.random.Generator) -> Times:
+    """Give the times of a day's rows."""
+    day = 86_400 * SECOND
+    if kind == "steady":
+        return np.sort(rng.integers(0, day, rows))
+    if kind == "daily":
+        return np.sort((rng.beta(4, 4, rows) * day).astype(np.int64))
+    # Half of the rows come in a hundred bursts of about a second.
+    burst = rng.choice(rng.integers(0, day, 100), rows // 2) + rng.exponential(SECOND, rows // 2).astype(np.int64)
+    return np.sort(np.concatenate([rng.integers(0, day, rows - rows // 2), burst]))
+
+
+def tasks(times: Times, slices: int, lookback: int, *, equal: bool) -> Times:
+    """Give the rows of each task, halo included, of slices with equal counts or of equal length."""
+    if equal:
+        cuts = np.linspace(times[0], times[-1], slices + 1)[1:-1].astype(np.int64)
+    else:
+        cells = QUANTILES * slices
+        points = np.quantile(times, np.linspace(0, 1, cells + 1)).astype(np.int64)
+        share = len(times) // cells
+        blocks = [(int(a), int(b), share) for a, b in zip(points[:-1], points[1:], strict=True)]
+        cuts = np.array(Slices.by_counts(blocks, slices).cuts)
+    begins = np.searchsorted(times, np.concatenate([[times[0] - 1], cuts]) - lookback, side="right")
+    ends = np.searchsorted(times, np.concatenate([cuts, [times[-1]]]), side="right")
+    return ends - begins
+
+
+def main() -> None:
+    """Print the tables of docs/scale.md."""
+    rng = np.random.default_rng(1)
+    rows = 2_000_000
+    print("| arrivals | slices | halo | halo's share | largest task / mean, by counts | by equal time |")
+    print("|---|---|---|---|---|---|")
+    for kind in ("steady", "daily", "bursty"):
+        times = arrivals(kind, rows, rng)
+        for slices in (20, 200):
+            for seconds in (20, 120):
+                counted, equal = (tasks(times, slices, seconds * SECOND, equal=how) for how in (False, True))
+                share = counted.sum() / rows - 1
+                ratios = [found.max() / found.mean() for found in (counted, equal)]
+                print(f"| {kind} | {slices} | {seconds} s | {share:.3f} | {ratios[0]:.2f} | {ratios[1]:.2f} |")
+    costs = Costs()
+    print("\n| halo's share | by slices, CPU s per million rows | directly |\n|---|---|---|")
+    for halo in (0.0, 0.03, 0.1, 1.0, 10.0):
+        print(f"| {halo} | {costs.sliced(halo):.2f} | {costs.direct(halo):.2f} |")
+    year = 4e11 / 1e6
+    for name, cost in (("slices", costs.sliced(0.03)), ("direct", costs.direct(0.03))):
+        print(
+            f"10 TB over a year, by {name}: {year * cost / 3600:.0f} CPU hours, {year * cost / 4000 / 60:.1f} minutes"
+        )
+
+
+if __name__ == "__main__":
+    main()

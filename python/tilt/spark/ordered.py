@@ -1,0 +1,167 @@
+"""Data frames whose partitions are already ranges of time, one after the other: rows stay where they are.
+
+A job finds the first and last time of each partition, another fetches the rows of all halos by a filter on the time,
+which files can skip by; tasks get them along with the query.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from operator import or_
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812
+
+from tilt.errors import InternalError, QueryError, SchemaError
+from tilt.spark.boot import shipped
+from tilt.spark.cuts import Blocks, Slices
+from tilt.spark.frames import Slots, named
+from tilt.spark.schemas import spark_schema
+from tilt.spark.sliced import SlicedTask
+from tilt.spark.survey import cut_input
+from tilt.spark.task import ORDER, as_integers, in_order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import DataFrame
+
+    from tilt.spark.plan import Bound
+
+_PARTITION = "tilt partition"
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A partition: the slice that it is, its times, and the rows around it that it has to see."""
+
+    part: tuple[int, int]
+    first: int
+    last: int
+    before: pa.Table
+    after: pa.Table
+
+
+@dataclass(frozen=True)
+class OrderedTask(SlicedTask):
+    """Runs a query on partitions that are ranges of time."""
+
+    span: tuple[int, int] = (0, 0)
+    stretches: dict[int, Stretch] | None = None
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Give the result of a partition."""
+        from pyspark import TaskContext  # noqa: PLC0415
+
+        (given,) = self.query.inputs
+        found = list(batches)
+        if not any(batch.num_rows for batch in found):
+            return
+        own = pa.Table.from_batches(found).select(list(given.columns.values())).rename_columns(list(given.columns))
+        context = TaskContext.get()
+        stretch = (self.stretches or {}).get(context.partitionId() if context is not None else -1)
+        times = as_integers(own.column(str(given.events.times))) * self.cuts[0].scale
+        if stretch is None or times.min() < stretch.first or times.max() > stretch.last:
+            message = "partitions are not what they were when the query was planned; leave out ordered=True"
+            raise InternalError(message)
+        around = [stretch.before, in_order(own, str(given.events.times)), stretch.after]
+        rows = pa.concat_tables([table.cast(given.schema) for table in around])
+        for some, part in self.parts({given.name: rows}, stretch.part):
+            yield from self.query.compute(some, span=self.span, part=part)
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """A query on a data frame whose partitions follow each other in time."""
+
+    bound: Bound
+    warmup: int | None
+    imports: tuple[str, ...]
+
+    def explain(self) -> str:
+        """Say how the work is cut."""
+        (name,) = self.bound.inputs
+        back, ahead = self.bound.program.lineage().get(name, ("0", "0"))
+        columns = ", ".join(self.bound.columns(name))
+        return (
+            f"partitions are slices of the timeline, as they are; rows are not moved\n"
+            f"~{name}: lookback {back}, lookahead {ahead}, fetched by a filter on the time; columns {columns}"
+        )
+
+    def frame(self) -> DataFrame:
+        """Give the result. Two small jobs run at once: the times of partitions, and the rows of halos."""
+        bound = self.bound
+        if len(bound.inputs) > 1 or not isinstance(next(iter(bound.inputs.values())).events.times, str):
+            message = "ordered=True is for one input with one column of times; leave it out"
+            raise QueryError(message)
+        (name,) = bound.inputs
+        slots = Slots.of(bound)
+        rows = slots.rows(bound, name).drop(ORDER)
+        time = named(slots.columns[name][str(bound.inputs[name].events.times)])
+        cut = cut_input(bound, name, bound.halo(name, self.warmup))
+        known = self._stretched(rows, time, cut.scale)
+        slices = Slices(tuple(last for _, _, last in known[:-1]))
+        needs = slices.needs(cut.halo, Blocks([(first, last) for _, first, last in known]))
+        limits = [cut.limits(*need) for need in needs]
+        own = [(first // cut.scale, last // cut.scale) for _, first, last in known]
+        halo = self._halo(rows, time, own, limits).rename_columns(list(slots.columns[name]))
+        halo = in_order(halo, str(bound.inputs[name].events.times))
+        times = as_integers(halo.column(str(bound.inputs[name].events.times)))
+        stretches = {}
+        for at, (number, first, last) in enumerate(known):
+            early, late = (
+                halo.filter(pa.array((times > lo) & (times < hi)))
+                for lo, hi in ((limits[at][0], own[at][0]), (own[at][1], limits[at][1]))
+            )
+            stretches[number] = Stretch(slices.part(at), first, last, early, late)
+        span = (known[0][1] - cut.length, known[-1][2]) if known else (0, 0)
+        query = bound.task(slots.columns, self.imports)
+        task = OrderedTask(query, has_header=False, cuts=(cut,), span=span, stretches=stretches)
+        return rows.mapInArrow(shipped(task, bound.functions()), spark_schema(bound.schema))
+
+    @staticmethod
+    def _stretched(rows: DataFrame, time: Any, scale: int) -> list[tuple[int, int, int]]:  # noqa: ANN401
+        """Give number, first and last time of each partition, in order of time, or refuse."""
+        by = rows.groupBy(F.spark_partition_id().alias(_PARTITION))
+        found = by.agg(F.min(time).alias("first"), F.max(time).alias("last"), F.count_if(time.isNull())).toArrow()
+        if sum(found.column(3).to_pylist()):
+            message = f"{sum(found.column(3).to_pylist())} rows have no time; drop them or give them one"
+            raise SchemaError(message)
+        edges = [(as_integers(found.column(name)) * scale).tolist() for name in ("first", "last")]
+        known = sorted(zip(found.column(0).to_pylist(), *edges, strict=True), key=lambda one: (one[1], one[2]))
+        for (one, _, last), (other, first, _) in pairwise(known):
+            if first <= last:
+                message = f"partitions {one} and {other} overlap in time; leave out ordered=True, and rows are moved"
+                raise QueryError(message)
+        return known
+
+    @staticmethod
+    def _halo(rows: DataFrame, time: Any, own: list[tuple[int, int]], limits: list[tuple[int, int]]) -> pa.Table:  # noqa: ANN401
+        """Fetch the rows that some partition has to see of others, in order of time."""
+        column = rows.select(time.alias("t"))
+        dtype = column.schema["t"].dataType.simpleString()
+        # Nothing is before the first partition or after the last.
+        gaps = [(limits[at][0], own[at][0]) for at in range(1, len(own))]
+        gaps += [(own[at][1], limits[at][1]) for at in range(len(own) - 1)]
+        wanted = [(time > _literal(lo, dtype)) & (time < _literal(hi, dtype)) for lo, hi in gaps if hi - lo > 1]
+        # Rows come in the order of partitions, and within them as they stand.
+        return (rows.where(reduce(or_, wanted)) if wanted else rows.limit(0)).toArrow()
+
+
+def _literal(step: int, dtype: str) -> Any:  # noqa: ANN401
+    """Give a number as a time of a type, as far as that has such."""
+    edge = (1 << 31) - 1 if dtype in {"int", "date"} else 1 << 60
+    number = F.lit(min(max(step, -edge), edge))
+    if dtype == "timestamp":
+        return F.timestamp_micros(number)
+    if dtype == "timestamp_ntz":
+        year_9999 = 253_402_300_799_000_000
+        text = np.array(min(max(step, -year_9999 // 5), year_9999)).astype("datetime64[us]")
+        return F.expr(f"timestamp_ntz'{str(text).replace('T', ' ')}'")
+    if dtype == "date":
+        return F.date_from_unix_date(number)
+    return number.cast(dtype)
