@@ -152,3 +152,11 @@ class Schema:
 
     def schema(self) -> pa.Schema:
         return self.columns
+
+
+@pytest.mark.parametrize("name", ["zscore", "hopping", "tumbling", "calendar", "filled", "held"])
+def test_queries_that_fill_cells_of_keys_without_rows_are_known(name: str) -> None:
+    schema = ticks(np.random.default_rng(1), 1).schema
+    source = Deferred(tl.Table(schema.empty_table()), Events(time="ts", overlap="bag", key="sym"))
+    bound = Bound(ONE[name](tl.Stream._input("stream", source)), {"stream": Schema(schema, source.events)})
+    assert bound.fills == (name == "filled")

@@ -15,10 +15,11 @@ from tilt.errors import QueryError
 from tilt.program import Program
 from tilt.run import FUNCTIONS
 from tilt.sources import Deferred, Rows
-from tilt.spark.cuts import Halo, bounded
+from tilt.spark.cuts import Halo, Reach, bounded
 from tilt.spark.schemas import widened
 from tilt.spark.task import QueryTask, TaskInput
 from tilt.streams import Stream
+from tilt.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
 
 _FIELD = re.compile(r"(`(?:[^`]|``)+`|\w+): [^,}]+")
 _SPANNED = re.compile(r"\b(every|calendar|hold|until_next)\b")
-_GRID = re.compile(r"\b(every|calendar)\b")
-_FILLS = re.compile(r"\b(coalesce|is_null|if)\b|&&|\|\||\^\^")
+_EVERY = re.compile(r"\bevery (\w+)")
+_CALENDAR = re.compile(r"\bcalendar (\d+)([a-z]+)")
+_DAYS = {"h": 1, "d": 2, "w": 8, "mo": 32, "q": 94, "y": 367}
 _EXTERN = re.compile(r"^\s*extern fn (`(?:[^`]|``)+`|\w+)", re.MULTILINE)
 _NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
@@ -90,9 +92,38 @@ class Bound:
 
     @cached_property
     def fills(self) -> bool:
-        """Whether a key may have events where it has no rows nearby: cells of a grid that are filled."""
-        text = str(self.program)
-        return _GRID.search(text) is not None and _FILLS.search(text) is not None
+        """Whether a key may have events where it has no rows nearby: cells of a grid that are filled.
+
+        Away from its rows a key reads nothing, so one row tells: has it events where that is out of reach?
+        """
+        cells = self._cells()
+        if not cells:
+            return False
+        lineage = self.program.lineage().values()
+        reaches = [Reach.parse(text, self.program.unit) for both in lineage for text in both]
+        if None in reaches or any(self.length(name) is None for name in self.inputs):
+            return True
+        far = 2 * sum(reach.ticks for reach in reaches if reach is not None) + 2 * max(cells)
+        sources = {}
+        for name, source in self.inputs.items():
+            times = source.events.times
+            start, end = (times, times) if isinstance(times, str) else times
+            moments = {start: -1, end: 0}
+            columns = [_column(moments.get(field.name), field.type) for field in source.schema()]
+            row = pa.table(columns, source.schema())
+            sources[name] = Rows(Table(row), source.events)
+        span = (-far - max(cells), far + max(cells))
+        parts = [(span[0], -far), (far, span[1])]
+        query = self.stream._query()
+        return any(len(query.run(sources, span=span, part=part, threads=1, progress=False)) > 0 for part in parts)
+
+    def _cells(self) -> list[int]:
+        """Give about how many ticks the cells of the query's grids are long, not too few."""
+        unit = self.program.unit
+        every = [found[1] for found in _EVERY.finditer(str(self.program))]
+        found = [int(text) if unit == "tick" else _native.duration(text, unit) for text in every]
+        days = [int(found[1]) * _DAYS[found[2]] for found in _CALENDAR.finditer(str(self.program))]
+        return found + [_native.duration(f"{count}d", unit) for count in days]
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -203,3 +234,9 @@ class Bound:
 def has_ties(events: Events) -> bool:
     """Whether several rows may have one time, so that their order matters."""
     return events.overlap != "disjoint" if events.overlap else events.valid == "point" and events.period is None
+
+
+def _column(number: int | None, dtype: pa.DataType) -> pa.Array:
+    """Give a number as a time, or a missing value."""
+    width = pa.int32() if pa.types.is_date32(dtype) else pa.int64()
+    return pa.nulls(1, dtype) if number is None else pa.array([number], width).cast(dtype)
