@@ -131,8 +131,7 @@ def test_a_slice_with_many_rows_is_cut_further(name: str) -> None:
     head = [rows.set_column(rows.num_columns - 2, ORDER, pa.array([at])) for rows, at in zip(head, span, strict=True)]
     batches = [found for part in (*head, batch) for found in part.to_batches()]
     whole, parts = (
-        pa.Table.from_batches(SlicedTask(query, has_header=True, cuts=(cut,), at_once=rows).run(iter(batches)))
-        for rows in (1000, 40)
+        pa.Table.from_batches(SlicedTask(query, cuts=(cut,), at_once=rows).run(iter(batches))) for rows in (1000, 40)
     )
     assert parts.equals(whole)
     assert len(parts) > 10

@@ -33,6 +33,9 @@ def test_times_that_are_missing_are_an_error_and_not_dropped(spark: SparkSession
         assert caught.value.column == "ts"
         assert "Traceback" not in str(caught.value)
         assert "\tat " not in str(caught.value)
+    nowhere = frame.withColumn("ts", F.lit(None).cast("timestamp"))
+    with pytest.raises(tl.SchemaError, match=r"time column `ts`.*null"), ts.errors():
+        ts.run(ONE["zscore"], nowhere, time="ts", slices=2).collect()
 
 
 def test_broken_promises_name_the_slice(spark: SparkSession) -> None:

@@ -136,7 +136,7 @@ class Slices:
         return found
 
     @classmethod
-    def by_counts(cls, blocks: Sequence[tuple[int, int, int]], number: int) -> Slices:
+    def by_counts(cls, blocks: Sequence[tuple[int, int, float]], number: int) -> Slices:
         """Cut into slices with about the same number of rows, given blocks as first end, last end and rows.
 
         Rows of a block are taken to be spread evenly.

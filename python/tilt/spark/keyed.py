@@ -42,22 +42,24 @@ class Keyed:
     def frame(self) -> DataFrame:
         """Give the result."""
         bound, slots = self.bound, Slots.of(self.bound)
-        query = bound.task(slots.columns, self.imports)
+        rows = merged(self._parts(slots))
+        task = PartitionTask(bound.task(slots.columns, self.imports))
+        moved = placed(rows, self.partitions)
+        return moved.mapInArrow(shipped(task, bound.functions()), spark_schema(bound.schema))
+
+    def _parts(self, slots: Slots) -> list[DataFrame]:
+        """Give the rows of all inputs, and what tasks have to know of all of them."""
+        bound = self.bound
         parts = [self._by_key(slots, name) for name in bound.inputs]
         if len(parts) == 1 and not bound.needs_span:
-            rows = placed(parts[0], self.partitions)
-            task = PartitionTask(query, has_header=False)
-        else:
-            parts = [slots.tagged(part, at) for at, part in enumerate(parts)]
-            if bound.needs_span:
-                spark = next(iter(bound.inputs.values())).session
-                here = Halo(Reach(0), Reach(0))
-                plan = Survey(bound, slots, 1, dict.fromkeys(bound.inputs, here)).plan()
-                span = {edge: plan.getField(edge) for edge in ("start", "end")}
-                parts.append(slots.header(spark, self.partitions, span))
-            rows = placed(merged(parts), self.partitions)
-            task = PartitionTask(query, has_header=bound.needs_span)
-        return rows.mapInArrow(shipped(task, bound.functions()), spark_schema(bound.schema))
+            return parts
+        parts = [slots.tagged(part, at) for at, part in enumerate(parts)]
+        if bound.needs_span:
+            here = Halo(Reach(0), Reach(0))
+            plan = Survey(bound, slots, 1, dict.fromkeys(bound.inputs, here)).plan()
+            span = {edge: plan.getField(edge) for edge in ("start", "end")}
+            parts.append(slots.header(next(iter(bound.inputs.values())).session, self.partitions, span))
+        return parts
 
     def _by_key(self, slots: Slots, name: str) -> DataFrame:
         """Give the rows of an input, each with its partition; those of an input without a key go to all."""

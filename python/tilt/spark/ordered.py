@@ -120,7 +120,7 @@ class Ordered:
             stretches[number] = Stretch(slices.part(at), first, last, early, late)
         span = (known[0][1] - cut.length, known[-1][2]) if known else (0, 0)
         query = bound.task(slots.columns, self.imports)
-        task = OrderedTask(query, has_header=False, cuts=(cut,), span=span, stretches=stretches)
+        task = OrderedTask(query, cuts=(cut,), span=span, stretches=stretches)
         return rows.mapInArrow(shipped(task, bound.functions()), spark_schema(bound.schema))
 
     @staticmethod

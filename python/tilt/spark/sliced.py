@@ -113,7 +113,7 @@ class Sliced:
             )
         )
         cuts = tuple(cut_input(bound, name, halo) for name, halo in self.halos().items())
-        task = SlicedTask(bound.task(slots.columns, self.imports), has_header=True, cuts=cuts)
+        task = SlicedTask(bound.task(slots.columns, self.imports), cuts=cuts)
         rows = placed(merged(parts), self.slices)
         return rows.mapInArrow(shipped(task, bound.functions()), spark_schema(bound.schema))
 

@@ -95,14 +95,16 @@ class CutTask:
                 yield pa.RecordBatch.from_arrays(cells, schema=schema)
 
     def _sliced(self, facts: pa.RecordBatch) -> dict[str, Any]:
-        starts, ends, counted = [], [], []
+        starts: list[int] = []
+        ends: list[int] = []
+        counted: list[tuple[int, int, float]] = []
         for at, given in enumerate(self.inputs):
             rows = facts.column(f"rows_{at}")[0].as_py()
             if rows:
                 starts += [ticks - given.length for ticks in given.ticks(facts.column(f"first_{at}"))]
                 ends += given.ticks(facts.column(f"last_{at}"))
                 points = given.ticks(facts.column(f"quantiles_{at}")) if self.slices > 1 else []
-                share = rows // max(len(points) - 1, 1)
+                share = rows / max(len(points) - 1, 1)
                 counted += [(a, b, share) for a, b in pairwise(points)]
         if not starts:
             return {}

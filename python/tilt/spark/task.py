@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tilt.errors import InternalError, TiltError
+from tilt.errors import TiltError
 from tilt.run import Query
 from tilt.sources import Events, Rows
 from tilt.spark.cuts import FOREVER
@@ -90,20 +90,16 @@ class PartitionTask:
     """Runs a query on partitions that hold all rows it needs, in any order, and perhaps what slice they are."""
 
     query: QueryTask
-    has_header: bool
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give the result of a partition."""
         header, rows = self.gather(batches)
-        if self.has_header and "start" not in header:
-            if any(table.num_rows for table in rows.values()):
-                message = "rows arrived at a partition that has no slice"
-                raise InternalError(message)
+        is_known = "start" in header
+        if not is_known and not any(table.num_rows for table in rows.values()):
             return
-        if not self.has_header and not any(table.num_rows for table in rows.values()):
-            return
-        span = (header["start"], header["end"]) if self.has_header else None
-        whole = (header.get("lo", -FOREVER), header.get("hi", FOREVER)) if self.has_header else None
+        # Rows without a slice have no times, which the query reports.
+        span = (header["start"], header["end"]) if is_known else None
+        whole = (header.get("lo", -FOREVER), header.get("hi", FOREVER)) if is_known else None
         for some, part in self.parts(rows, whole):
             yield from self.query.compute(some, span=span, part=part)
 
