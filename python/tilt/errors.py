@@ -78,6 +78,17 @@ class LookaheadError(QueryError):
     """A query was asserted to be causal, but its result depends on the future."""
 
 
+class WholeError(QueryError):
+    """A query was to run in parts, but no part of its result can be told before all rows are read.
+
+    :meth:`tilt.Query.batches` raises it; methods of streams then run the query as a whole.
+    """
+
+
+class WholeRunWarning(UserWarning):
+    """A run that was given a budget of memory reads all rows at once, because the query cannot be run in parts."""
+
+
 class CompileError(TiltError):
     """Machine code was asked for and cannot be made on this machine."""
 
