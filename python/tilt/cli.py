@@ -231,7 +231,7 @@ def _demo(options: argparse.Namespace) -> None:
         print(f"== {title}\n\n{stream.explain('optimized')}")  # noqa: T201
         took, table = _timed(lambda stream=stream: stream.collect(progress=False))  # type: ignore[misc]
         print(f"{table}\n\n{options.events / took / 1e6:,.1f} million events a second\n")  # noqa: T201
-    picture = plot(price, price["-10m":].mean().alias("mean of 10 minutes"))
+    picture = plot(price, price["-10m":].mean().alias("mean of 10 minutes"), backend="svg")
     options.plot.write_text(str(picture), encoding="utf-8")
     print(f"drawn: {options.plot}")  # noqa: T201
 

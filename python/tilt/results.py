@@ -34,10 +34,12 @@ _COMMENTS = {"text": "//", "mermaid": "%%", "dot": "//"}
 class Runnable:
     """What runs streams."""
 
-    __slots__ = ("_compiled",)
+    __slots__ = ("_compiled", "_layout")
     _handle: _native.Stream
     _name: str | None
     _compiled: Query | None
+    _layout: Layout | None
+    """The columns of time that a result has unless others are asked for. Known when the query is compiled."""
     _sources: Mapping[str, Source]
 
     def collect(  # noqa: PLR0913
@@ -90,14 +92,16 @@ class Runnable:
 
     def _whole(self, **options: Any) -> Table:  # noqa: ANN401
         """Run the query on all rows at once."""
-        return self._titled(self._query().run(self._bound(), **self._settings(**options)))
+        query = self._query()
+        return self._titled(query.run(self._bound(), **self._settings(**options)))
 
     def _parts(self, memory: str | int | None, **options: Any) -> Iterator[Table]:  # noqa: ANN401
         """Run the query on rows as they are read, or at once if it has to be; give one table at least."""
         from tilt.config import Config  # noqa: PLC0415
 
         memory = memory if memory is not None else Config.memory
-        parts = self._query()._parts_or_whole(self._bound(), memory, **self._settings(**options))
+        query = self._query()
+        parts = query._parts_or_whole(self._bound(), memory, **self._settings(**options))
         return map(self._titled, parts)
 
     def _arriving(self, memory: str | int | None, layout: Layout, columns: list[str]) -> _native.Parts:
@@ -112,10 +116,7 @@ class Runnable:
         for name in ("threads", "progress"):
             if options.get(name) is None:
                 options[name] = getattr(Config, name)
-        # Columns that are called as those of an interval would be take their place.
-        if layout is None and {"start", "end"} & dict(self._handle.schema).keys():
-            layout = "point" if _native.events(self._handle)[0] == "interval" else None
-        return {"layout": layout, **options}
+        return {"layout": layout if layout is not None else self._layout, **options}
 
     def _titled(self, table: Table) -> Table:
         """Give a scalar result its name, which the program cannot have if an input has it."""
@@ -129,6 +130,10 @@ class Runnable:
             handle = self._handle
             if self._name is not None and self._name != handle.name and self._name not in self._sources:
                 handle = handle.alias(self._name)
+            # Events that are as long as those of an input need no start, also if they were moved. Columns that are
+            # called as those of an interval would be take their place.
+            has_span = _native.events(handle)[0] != "interval"
+            self._layout = "point" if has_span or {"start", "end"} & dict(handle.schema).keys() else None
             self._compiled = Query(handle.text())
         return self._compiled
 
@@ -366,7 +371,7 @@ class Runnable:
             return text
         from tilt.plots import plot  # noqa: PLC0415
 
-        return f"{text}{plot(self)}"
+        return f"{text}{plot(self, backend='svg')}"
 
 
 def _source_of(data: object) -> object:

@@ -175,11 +175,11 @@ def test_pictures_are_well_formed(trades: tl.Stream) -> None:
     noise = np.random.default_rng(0).normal(size=5_000)
     many = tl.stream({"t": np.arange(5_000), "a<b": noise}, time="t", unit="ms")["a<b"]
     for picture in (
-        tl.plot(trades["px"], trades["px"].hold(), trades["qty"] > 2),
-        tl.plot(trades),
-        tl.plot(many, start=1_000, end=4_000),
-        tl.plot(many.window(tl.tumbling("100ms")).mean()),
-        tl.plot(trades["px"].filter(trades["px"] > 1e9)),
+        tl.plot(trades["px"], trades["px"].hold(), trades["qty"] > 2, backend="svg"),
+        tl.plot(trades, backend="svg"),
+        tl.plot(many, start=1_000, end=4_000, backend="svg"),
+        tl.plot(many.window(tl.tumbling("100ms")).mean(), backend="svg"),
+        tl.plot(trades["px"].filter(trades["px"] > 1e9), backend="svg"),
         (trades["px"]["-2s":].mean() - trades["px"]).show_graph(),
     ):
         root = ET.fromstring(str(picture))  # noqa: S314

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use arrow_array::{ArrayRef, RecordBatch, make_array};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, make_array};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use pyo3::prelude::*;
@@ -22,6 +22,9 @@ use crate::{
     parts::Parts,
     table::Table,
 };
+
+/// The column, true everywhere, of rows that have no other beside their times.
+pub(crate) const ONLY_TIMES: &str = "event";
 
 /// One column of times, or a column of starts and one of ends.
 #[derive(FromPyObject, Clone)]
@@ -218,6 +221,9 @@ impl Input {
         }
         let known = scan.schema()?;
         let has = |name: &str| known.column_with_name(name).is_some();
+        if known.fields().len() == self.time.names().len() {
+            return scan.batches();
+        }
         // What comes from tables is not in the files, but what it is found by is.
         columns.retain(|name| has(name) || !self.lookups.iter().any(|(_, side)| side.adds(name)));
         for (on, _) in &self.lookups {
@@ -247,6 +253,17 @@ impl Input {
             for name in self.time.names() {
                 batch = zoned(batch, name, declared.unit, tz, before)?;
             }
+        }
+        let is_column = |field: &Field| !self.time.names().contains(&field.name().as_str());
+        if !batch
+            .schema_ref()
+            .fields()
+            .iter()
+            .any(|field| is_column(field))
+        {
+            let happens = BooleanArray::from(vec![true; batch.num_rows()]);
+            let field = Field::new(ONLY_TIMES, DataType::Boolean, false);
+            batch = appended(&batch, field, Arc::new(happens))?;
         }
         Ok(batch)
     }
@@ -314,6 +331,15 @@ fn with_column(batch: &RecordBatch, index: usize, column: &ArrayRef) -> PyResult
         .clone()
         .with_data_type(column.data_type().clone());
     columns[index] = Arc::clone(column);
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
+        .map_err(|error| schema_error(&error, None, None))
+}
+
+fn appended(batch: &RecordBatch, field: Field, column: ArrayRef) -> PyResult<RecordBatch> {
+    let mut fields = batch.schema_ref().fields().to_vec();
+    let mut columns = batch.columns().to_vec();
+    fields.push(Arc::new(field));
+    columns.push(column);
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
         .map_err(|error| schema_error(&error, None, None))
 }
