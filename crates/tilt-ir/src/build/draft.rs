@@ -339,7 +339,8 @@ impl Draft {
             .program
             .temporals()
             .map(|(id, _)| id)
-            .filter(|id| !floating.contains(*id) && self.follows(&timelines, *id, timeline))
+            .filter(|id| timelines.of(*id) != timeline && !floating.contains(*id))
+            .filter(|id| self.follows(&timelines, *id, timeline))
             .collect();
         let body = self.program.streams[stream].as_temporal().map(|t| t.body);
         match body {
