@@ -39,7 +39,26 @@ class TiltError(Exception):
         self.hint = hint
 
 
-_OTHERS = {"avg": "mean", "average": "mean", "count": "len", "size": "len", "stddev": "std", "where": "filter"}
+_OTHERS = {
+    "avg": "mean",
+    "average": "mean",
+    "bfill": "fill_null",
+    "compute": "collect",
+    "count": "len",
+    "cumsum": "cum_sum",
+    "ffill": "fill_null",
+    "fillna": "fill_null",
+    "group_by": "key_by",
+    "groupby": "key_by",
+    "head": "collect",
+    "lag": "prev",
+    "merge_asof": "join_asof",
+    "partition_by": "key_by",
+    "rolling": "window",
+    "size": "len",
+    "stddev": "std",
+    "where": "filter",
+}
 """What other libraries call things."""
 
 

@@ -60,7 +60,14 @@ def plot(
         raise ValueError(message)
     if backend is None:
         backend = "svg" if find_spec("altair") is None else "altair"
+    odd = next((stream for stream in streams if not hasattr(stream, "_sources")), None)
+    if odd is not None:
+        message = f"plot() draws streams, not {type(odd).__name__}; tl.stream(rows, time=...) makes one of rows"
+        raise TypeError(message)
     series = [line for stream in streams for line in _series(stream, start, end)]
+    if not series:
+        message = "there is nothing to draw: give streams of numbers or conditions"
+        raise ValueError(message)
     if backend == "svg":
         return Picture(_svg(series, width, height))
     from tilt.charts import chart  # noqa: PLC0415

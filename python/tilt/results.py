@@ -212,7 +212,14 @@ class Runnable:
             If what has to be held does not fit into ``memory``; and as :meth:`collect`.
 
         """
-        for part in self._parts(memory, **options):
+        if rows < 1:
+            message = f"a table has at least one row, not {rows}"
+            raise ValueError(message)
+        return self._sliced(self._parts(memory, **options), rows)
+
+    @staticmethod
+    def _sliced(parts: Iterator[Table], rows: int) -> Iterator[Table]:
+        for part in parts:
             for first in range(0, len(part), rows):
                 yield part[first : first + rows]
 

@@ -235,6 +235,9 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
                 raise ValueError(message)
             return Window(self, lambda own: own.samples(-key.start), None, None)
         lo = None if key.start is None else duration_text(key.start)
+        if lo is not None and key.stop is None and not lo.startswith("-"):
+            message = f"a window that begins {lo} after now is empty; x['-{lo.removeprefix('+')}':] is what came before"
+            raise ValueError(message)
         counted = lo is not None and lo.endswith("i")
         hi = ("0i" if counted else 0) if key.stop is None else duration_text(key.stop)
         return Window(self, lambda own: own.window(lo, hi), lo, hi)

@@ -197,6 +197,12 @@ def test_pictures_are_well_formed(trades: tl.Stream) -> None:
         (lambda s: s["px"][-1], tl.QueryError, "prev"),
         (lambda s: s["px"]["-10 seconds":].mean(), tl.QueryError, "not a duration"),
         (lambda s: s["px"]["-1mo":].mean(), tl.QueryError, "calendar"),
+        (lambda s: s["px"]["10s":].mean(), ValueError, r"x\['-10s':\]"),
+        (lambda s: s.groupby("px"), AttributeError, "key_by"),
+        (lambda s: s["px"].rolling("10s"), AttributeError, "window"),
+        (lambda s: s.collect_batches(0), ValueError, "at least one row"),
+        (lambda _: tl.plot("px"), TypeError, "draws streams"),  # type: ignore[arg-type]
+        (lambda s: tl.plot(tl.when(s["px"] > 1).then("a").otherwise("b")), ValueError, "nothing to draw"),
         (lambda _: tl.stream({"t": [2, 1], "x": [1.0, 2.0]}, time="t").collect(), tl.UnsortedError, "row 1"),
         (lambda _: tl.stream(ROWS, time="ts"), tl.SchemaError, "the columns are"),
         (lambda _: tl.source("x", {"t": "i64", "x": "f64"}, time="t").collect(), tl.QueryError, r"bind\(x=rows\)"),
