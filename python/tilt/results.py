@@ -6,6 +6,7 @@ import html
 from typing import TYPE_CHECKING, Any
 
 from tilt import _native
+from tilt.budgets import budget_bytes
 from tilt.errors import QueryError
 from tilt.keys import Looked, Staged, declaration
 from tilt.run import Query
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tilt.streams import Stream
 
 _BATCH_ROWS = 1 << 16
+_GROUP_ROWS = 1 << 20
 _SHOWN_ROWS = 100_000
 _COMMENTS = {"text": "//", "mermaid": "%%", "dot": "//"}
 
@@ -260,7 +262,7 @@ class Runnable:
         compression
             ``zstd``, ``snappy``, ``lz4``, ``gzip`` or ``none``.
         row_group_rows
-            How many rows a group has at most.
+            How many rows a group has at most; by default about a million, or fewer if ``memory`` is small.
         memory
             About how many bytes to use, also as a text such as ``"512MB"``.
         **options
@@ -273,6 +275,12 @@ class Runnable:
         3
 
         """
+        from tilt.config import Config  # noqa: PLC0415
+
+        budget = memory if memory is not None else Config.memory
+        if row_group_rows is None and budget is not None:
+            # A group is held until it is written: about a quarter of the budget.
+            row_group_rows = min(_GROUP_ROWS, 1 + budget_bytes(budget) // (32 * (2 + len(self._handle.schema))))
         parts = self._parts(memory, **options)
         return write(parts, path, format="parquet", compression=compression, row_group_rows=row_group_rows)
 
