@@ -18,7 +18,7 @@ def main(rows: int = 3_000) -> dict[str, tl.Table]:
     ecg = tl.stream(samples, time="time", period="4ms")["mv"]
     grid = ecg.every("4ms")
     mean = grid.fill_null(ecg["-1s":].mean(), max_gap="2s")
-    held = grid.fill_null(strategy="forward", max_gap="100ms")
+    held = ecg.resample("4ms", method="hold", max_gap="100ms")
     return {"samples": samples, "mean": mean.alias("mv").collect(), "held": held.alias("mv").collect()}
 
 

@@ -14,7 +14,7 @@ from tilt.program import Program
 from tilt.queries import QueryFunction
 from tilt.run import Query
 from tilt.streams import Stream
-from tilt.table import Table
+from tilt.table import Table, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,6 +27,14 @@ _SCANS: dict[str, Callable[..., Stream]] = {
     ".ipc": inputs.scan_ipc,
     ".jsonl": inputs.scan_json,
     ".ndjson": inputs.scan_json,
+}
+_FORMATS = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".arrow": "ipc",
+    ".feather": "ipc",
+    ".ipc": "ipc",
+    ".jsonl": "jsonl",
 }
 _STAGES = ("logical", "optimized", "loops", "llvm", "asm")
 
@@ -61,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     _query_arguments(run)
     run.add_argument("--out", type=Path, help="a .parquet, .csv, .arrow or .jsonl file; by default rows are printed")
     run.add_argument("--threads", type=int, help="how many threads to use")
+    run.add_argument("--memory", help="about how much memory to use, such as 512MB (half of what there is)")
     run.add_argument("--quiet", action="store_true", help="show no progress")
     run.set_defaults(command=_run)
 
@@ -141,21 +150,28 @@ def _loaded(options: argparse.Namespace) -> Stream | Program:
 def _run(options: argparse.Namespace) -> None:
     query = _loaded(options)
     settings: dict[str, Any] = {"threads": options.threads, "progress": False if options.quiet else None}
-    if isinstance(query, Stream):
-        table = query.collect(**settings)
-    else:
+    formats = {
+        ".parquet": "parquet",
+        ".csv": "csv",
+        ".arrow": "ipc",
+        ".feather": "ipc",
+        ".ipc": "ipc",
+        ".jsonl": "jsonl",
+    }
+    out: Path | None = options.out
+    format = None if out is None else formats.get(out.suffix.lower())  # noqa: A001
+    if out is not None and format is None:
+        _refuse(f"what to write into {out} cannot be told from its name; it may end with {', '.join(formats)}")
+    if isinstance(query, Program):
         given = {name: next(iter(stream._sources.values())) for name, stream in _inputs(options).items()}
-        table = Query(query).run(given, **settings)
-    if options.out is None:
-        print(table)  # noqa: T201
+        parts = Query(query)._parts_or_whole(given, options.memory, **settings)
+    else:
+        parts = query._parts(options.memory, **settings)
+    if out is None:
+        print(Table(_native.Table.joined([part._handle for part in parts])))  # noqa: T201
         return
-    writers = {".parquet": Table.write_parquet, ".csv": Table.write_csv, ".arrow": Table.write_ipc}
-    writers |= {".feather": Table.write_ipc, ".ipc": Table.write_ipc, ".jsonl": Table.write_jsonl}
-    writer: Any = writers.get(options.out.suffix.lower())
-    if writer is None:
-        _refuse(f"what to write into {options.out} cannot be told from its name; it may end with {', '.join(writers)}")
-    writer(table, options.out)
-    print(f"{len(table):,} rows written to {options.out}", file=sys.stderr)  # noqa: T201
+    rows = write(parts, out, format=_FORMATS[out.suffix.lower()])
+    print(f"{rows:,} rows written to {out}", file=sys.stderr)  # noqa: T201
 
 
 def _explain(options: argparse.Namespace) -> None:
@@ -215,7 +231,7 @@ def _demo(options: argparse.Namespace) -> None:
         print(f"== {title}\n\n{stream.explain('optimized')}")  # noqa: T201
         took, table = _timed(lambda stream=stream: stream.collect(progress=False))  # type: ignore[misc]
         print(f"{table}\n\n{options.events / took / 1e6:,.1f} million events a second\n")  # noqa: T201
-    picture = plot(price, price["-10m":].mean().alias("mean of 10 minutes"))
+    picture = plot(price, price["-10m":].mean().alias("mean of 10 minutes"), backend="svg")
     options.plot.write_text(str(picture), encoding="utf-8")
     print(f"drawn: {options.plot}")  # noqa: T201
 

@@ -25,12 +25,14 @@ class Config(contextlib.AbstractContextManager["Config"]):
     """How many threads a run uses; ``None`` leaves it to ``TILT_THREADS`` and the cores."""
     progress: ClassVar[bool | Callable[[float], object] | None] = None
     """Whether runs show a bar; ``None`` shows one on terminals."""
+    memory: ClassVar[str | int | None] = None
+    """About how many bytes runs use that read rows as they go; ``None`` is half of what the machine has."""
 
     def __init__(self, **settings: object) -> None:
-        """Change settings: ``threads`` and ``progress``."""
-        unknown = settings.keys() - {"threads", "progress"}
+        """Change settings: ``threads``, ``progress`` and ``memory``."""
+        unknown = settings.keys() - {"threads", "progress", "memory"}
         if unknown:
-            message = f"there is no setting {unknown.pop()!r}; there are threads and progress"
+            message = f"there is no setting {unknown.pop()!r}; there are threads, progress and memory"
             raise TypeError(message)
         self._before = {name: getattr(Config, name) for name in settings}
         for name, value in settings.items():

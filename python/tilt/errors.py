@@ -39,7 +39,26 @@ class TiltError(Exception):
         self.hint = hint
 
 
-_OTHERS = {"avg": "mean", "average": "mean", "count": "len", "size": "len", "stddev": "std", "where": "filter"}
+_OTHERS = {
+    "avg": "mean",
+    "average": "mean",
+    "bfill": "fill_null",
+    "compute": "collect",
+    "count": "len",
+    "cumsum": "cum_sum",
+    "ffill": "fill_null",
+    "fillna": "fill_null",
+    "group_by": "key_by",
+    "groupby": "key_by",
+    "head": "collect",
+    "lag": "prev",
+    "merge_asof": "join_asof",
+    "partition_by": "key_by",
+    "rolling": "window",
+    "size": "len",
+    "stddev": "std",
+    "where": "filter",
+}
 """What other libraries call things."""
 
 
@@ -76,6 +95,17 @@ class QueryError(TiltError):
 
 class LookaheadError(QueryError):
     """A query was asserted to be causal, but its result depends on the future."""
+
+
+class WholeError(QueryError):
+    """A query was to run in parts, but no part of its result can be told before all rows are read.
+
+    :meth:`tilt.Query.batches` raises it; methods of streams then run the query as a whole.
+    """
+
+
+class WholeRunWarning(UserWarning):
+    """A run that was given a budget of memory reads all rows at once, because the query cannot be run in parts."""
 
 
 class CompileError(TiltError):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tilt import _native
-from tilt.errors import SchemaError
+from tilt.errors import SchemaError, WholeError
 from tilt.sources import Events, Source, replace
 from tilt.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Literal
 
     from tilt.streams import Stream
 
@@ -156,17 +158,21 @@ class SideTable:
 
     def __post_init__(self) -> None:
         # Refuses keys that two rows have.
-        keys = self.rows.select(self.key)
-        _looked(keys[:0], self.key, self)
+        self.lookup  # noqa: B018
+
+    @cached_property
+    def lookup(self) -> _native.Lookup:
+        """The rows by their keys."""
+        return _native.Lookup(self.rows._handle, self.key)
 
     @property
     def added(self) -> list[str]:
         """The columns besides the key."""
         return [name for name in self.rows.columns if name != self.key]
 
-
-def _looked(rows: Table, on: str, side: SideTable) -> Table:
-    return Table(_native.lookup(_native.Table.of(rows), on, _native.Table.of(side.rows), side.key))
+    def __reduce__(self) -> tuple[type[SideTable], tuple[Table, str]]:
+        """Pickle the rows: where keys are is found again."""
+        return SideTable, (self.rows, self.key)
 
 
 @dataclass(frozen=True)
@@ -180,11 +186,25 @@ class Looked(Source):
 
     def peek(self) -> Table:
         """Give the columns, as a table without rows."""
-        return _looked(self.source.peek(), self.on, SideTable(self.table.rows[:0], self.table.key))
+        return Table(self.table.lookup.beside(self.source.peek()._handle, self.on))
 
     def read(self) -> Table:
         """Give all rows."""
-        return _looked(self.source.read(), self.on, self.table)
+        return Table(self.table.lookup.beside(self.source.read()._handle, self.on))
+
+    def _rows(self) -> object:
+        return self.source._rows()
+
+    def _arriving(self, memory: str | int | None) -> object:
+        return self.source._arriving(memory)
+
+    def _lookups(self) -> list[tuple[str, _native.Lookup]]:
+        return [*self.source._lookups(), (self.on, self.table.lookup)]
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether rows are read when a query runs."""
+        return self.source.is_stored
 
     @property
     def is_increasing(self) -> bool:
@@ -247,9 +267,24 @@ class Staged(Source):
 
     def read(self) -> Table:
         """Run the query."""
-        result = self.stream.collect(layout="interval" if len(self._times) > 1 else "point")
+        result = self.stream.collect(layout=self._layout)
         names = [*self._times, *result.columns[len(self._times) :]]
         return Table(result._handle.renamed(names))
+
+    @property
+    def _layout(self) -> Literal["interval", "point"]:
+        return "interval" if len(self._times) > 1 else "point"
+
+    def _arriving(self, memory: str | int | None) -> object:
+        try:
+            return self.stream._arriving(memory, self._layout, self.peek().columns)
+        except WholeError:
+            return self._rows()
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the query reads rows that may be more than fit into memory."""
+        return any(source.is_stored for source in self.stream._sources.values())
 
     def same(self, other: Source) -> bool:
         """Whether both are one."""

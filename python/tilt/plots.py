@@ -1,9 +1,10 @@
-"""Pictures of streams over time, as SVG: nothing else is needed to draw or to see them."""
+"""Pictures of streams over time: charts of Altair, or SVG, for which nothing else is needed."""
 
 from __future__ import annotations
 
 import datetime as dt
 import html
+from importlib.util import find_spec
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from tilt.plans import Picture
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Literal
 
     from tilt.durations import Instant
     from tilt.streams import Stream
@@ -28,10 +30,13 @@ def plot(
     end: Instant | None = None,
     width: int = 760,
     height: int = 220,
-) -> Picture:
-    """Draw streams over time: points, samples as lines, and what lasts as steps; notebooks show it, ``str()`` is SVG.
+    backend: Literal["altair", "svg"] | None = None,
+) -> Any:  # noqa: ANN401
+    """Draw streams over time: points, samples as lines, and what lasts as steps.
 
-    Many events are drawn as the range of their values in each of some hundred windows, which tilt computes.
+    With Altair it is a chart that can be moved, layered and saved. Without it, it is a picture: notebooks show it, and
+    ``str()`` of it is SVG. Many events are drawn as the range of their values in each of some hundred windows, which
+    tilt computes.
 
     Parameters
     ----------
@@ -41,22 +46,40 @@ def plot(
         Only events that end in ``(start, end]``.
     width, height
         The size in pixels.
+    backend
+        ``"altair"`` or ``"svg"``; by default Altair if it is installed (``pip install pytilt[plot]``).
 
     >>> import tilt as tl
     >>> x = tl.stream({"t": [1, 2, 5], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
-    >>> str(tl.plot(x, x.window(3).mean().alias("mean"))).count("<path")
+    >>> str(tl.plot(x, x.window(3).mean().alias("mean"), backend="svg")).count("<path")
     2
 
     """
+    if backend not in {None, "altair", "svg"}:
+        message = f'backend is "altair" or "svg", not {backend!r}'
+        raise ValueError(message)
+    if backend is None:
+        backend = "svg" if find_spec("altair") is None else "altair"
+    odd = next((stream for stream in streams if not hasattr(stream, "_sources")), None)
+    if odd is not None:
+        message = f"plot() draws streams, not {type(odd).__name__}; tl.stream(rows, time=...) makes one of rows"
+        raise TypeError(message)
     series = [line for stream in streams for line in _series(stream, start, end)]
-    return Picture(_svg(series, width, height))
+    if not series:
+        message = "there is nothing to draw: give streams of numbers or conditions"
+        raise ValueError(message)
+    if backend == "svg":
+        return Picture(_svg(series, width, height))
+    from tilt.charts import chart  # noqa: PLC0415
+
+    return chart(series, width, height)
 
 
-_Series = tuple[str, str, list[tuple[float, float, float, float]]]
+Series = tuple[str, str, list[tuple[float, float, float, float]]]
 """A name, a kind (``points``, ``line``, ``steps`` or ``range``) and from, to, least and largest of each event."""
 
 
-def _series(stream: Stream, start: Instant | None, end: Instant | None) -> list[_Series]:
+def _series(stream: Stream, start: Instant | None, end: Instant | None) -> list[Series]:
     from tilt.inputs import stream as make  # noqa: PLC0415
     from tilt.reductions import max as largest  # noqa: PLC0415
     from tilt.reductions import min as least  # noqa: PLC0415
@@ -65,7 +88,7 @@ def _series(stream: Stream, start: Instant | None, end: Instant | None) -> list[
     part = None if start is None and end is None else (start if start is not None else -(2**62), end or 2**62)
     table = stream.collect(part=part, layout="interval", progress=False)
     begin, finish = table.columns[:2]
-    found: list[_Series] = []
+    found: list[Series] = []
     for column, dtype in stream.schema.items():
         if dtype != "bool" and not dtype[1:].isdigit():
             continue
@@ -106,7 +129,7 @@ def _scale(dtype: str) -> float:
     return 1.0
 
 
-def _svg(series: Sequence[_Series], width: int, height: int) -> str:
+def _svg(series: Sequence[Series], width: int, height: int) -> str:
     rows = [row for _, _, events in series for row in events]
     left, right = min((row[1] for row in rows), default=0.0), max((row[1] for row in rows), default=1.0)
     low, high = min((row[2] for row in rows), default=0.0), max((row[3] for row in rows), default=1.0)
@@ -150,8 +173,18 @@ def _path(kind: str, events: list[tuple[float, float, float, float]], colour: st
     return f'<path d="{moves}" fill="none" stroke="{colour}" stroke-width="1.3"/>'
 
 
+def is_date(at: float) -> bool:
+    """Whether a number of seconds is taken for a date: plain ticks rarely are as large.
+
+    >>> from tilt.plots import is_date
+    >>> is_date(1_750_000_000.0), is_date(250.0)
+    (True, False)
+    """
+    return at >= 1e8  # noqa: PLR2004
+
+
 def _instant(at: float) -> str:
     """Write an instant: as a date if it can be one."""
-    if at < 1e8:  # noqa: PLR2004
+    if not is_date(at):
         return f"{at:g}"
     return dt.datetime.fromtimestamp(at, dt.timezone.utc).strftime("%Y-%m-%d %H:%M:%S")

@@ -6,11 +6,12 @@ import html
 from typing import TYPE_CHECKING, Any
 
 from tilt import _native
+from tilt.budgets import budget_bytes
 from tilt.errors import QueryError
 from tilt.keys import Looked, Staged, declaration
 from tilt.run import Query
 from tilt.sources import Deferred, Rows, Source, as_source
-from tilt.table import Table
+from tilt.table import Table, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from tilt.streams import Stream
 
 _BATCH_ROWS = 1 << 16
+_GROUP_ROWS = 1 << 20
 _SHOWN_ROWS = 100_000
 _COMMENTS = {"text": "//", "mermaid": "%%", "dot": "//"}
 
@@ -35,10 +37,12 @@ _COMMENTS = {"text": "//", "mermaid": "%%", "dot": "//"}
 class Runnable:
     """What runs streams."""
 
-    __slots__ = ("_compiled",)
+    __slots__ = ("_compiled", "_layout")
     _handle: _native.Stream
     _name: str | None
     _compiled: Query | None
+    _layout: Layout | None
+    """The columns of time that a result has unless others are asked for. Known when the query is compiled."""
     _sources: Mapping[str, Source]
 
     def collect(  # noqa: PLR0913
@@ -50,8 +54,11 @@ class Runnable:
         part: tuple[Instant, Instant] | None = None,
         layout: Layout | None = None,
         backend: Backend | None = None,
+        memory: str | int | None = None,
     ) -> Table:
         """Run the query and give its result: a row for each event, ordered by time and key.
+
+        Files are read in parts, as :meth:`collect_batches` does it, so that only the result has to fit into memory.
 
         Parameters
         ----------
@@ -68,6 +75,8 @@ class Runnable:
             as fits its events and the names of its other columns.
         backend
             What runs it: machine code, or one of two interpreters that check it.
+        memory
+            About how many bytes to use besides the result, also as a text such as ``"512MB"``.
 
         >>> import tilt as tl
         >>> x = tl.stream({"t": [1, 2, 5], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
@@ -77,19 +86,40 @@ class Runnable:
         """
         from tilt.config import Config  # noqa: PLC0415
 
-        # Columns that are called as those of an interval would be take their place.
-        if layout is None and {"start", "end"} & dict(self._handle.schema).keys():
-            layout = "point" if _native.events(self._handle)[0] == "interval" else None
-        table = self._query().run(
-            self._bound(),
-            threads=threads if threads is not None else Config.threads,
-            progress=progress if progress is not None else Config.progress,
-            span=span,
-            part=part,
-            layout=layout,
-            backend=backend,
-        )
-        return self._titled(table)
+        options = {"threads": threads, "progress": progress, "span": span, "part": part, "layout": layout}
+        memory = memory if memory is not None else Config.memory
+        if memory is None and not any(source.is_stored for source in self._sources.values()):
+            return self._whole(backend=backend, **options)
+        parts = list(self._parts(memory, backend=backend, **options))
+        return Table(_native.Table.joined([part._handle for part in parts]))
+
+    def _whole(self, **options: Any) -> Table:  # noqa: ANN401
+        """Run the query on all rows at once."""
+        query = self._query()
+        return self._titled(query.run(self._bound(), **self._settings(**options)))
+
+    def _parts(self, memory: str | int | None, **options: Any) -> Iterator[Table]:  # noqa: ANN401
+        """Run the query on rows as they are read, or at once if it has to be; give one table at least."""
+        from tilt.config import Config  # noqa: PLC0415
+
+        memory = memory if memory is not None else Config.memory
+        query = self._query()
+        parts = query._parts_or_whole(self._bound(), memory, **self._settings(**options))
+        return map(self._titled, parts)
+
+    def _arriving(self, memory: str | int | None, layout: Layout, columns: list[str]) -> _native.Parts:
+        """Begin a run whose result is read by another, under other names of columns."""
+        settings = self._settings(layout=layout) | {"progress": None}
+        return self._query()._begin(self._bound(), memory, columns=columns, **settings)
+
+    def _settings(self, *, layout: Layout | None = None, **options: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Give options of a run with what settings of the process say."""
+        from tilt.config import Config  # noqa: PLC0415
+
+        for name in ("threads", "progress"):
+            if options.get(name) is None:
+                options[name] = getattr(Config, name)
+        return {"layout": layout if layout is not None else self._layout, **options}
 
     def _titled(self, table: Table) -> Table:
         """Give a scalar result its name, which the program cannot have if an input has it."""
@@ -103,6 +133,10 @@ class Runnable:
             handle = self._handle
             if self._name is not None and self._name != handle.name and self._name not in self._sources:
                 handle = handle.alias(self._name)
+            # Events that are as long as those of an input need no start, also if they were moved. Columns that are
+            # called as those of an interval would be take their place.
+            has_span = _native.events(handle)[0] != "interval"
+            self._layout = "point" if has_span or {"start", "end"} & dict(handle.schema).keys() else None
             self._compiled = Query(handle.text())
         return self._compiled
 
@@ -148,17 +182,55 @@ class Runnable:
 
         return run(self, data, **options)
 
-    def collect_batches(self, rows: int = _BATCH_ROWS, **options: Any) -> Iterator[Table]:  # noqa: ANN401
+    def collect_batches(
+        self,
+        rows: int = _BATCH_ROWS,
+        *,
+        memory: str | int | None = None,
+        **options: Any,  # noqa: ANN401
+    ) -> Iterator[Table]:
         """Run the query and go through its result in tables of up to ``rows`` rows.
+
+        Rows are read as they are needed, and of each source no more is held than what the next events depend on:
+        neither files nor the result have to fit into memory. What is wrong with rows is raised when they are read,
+        after what comes before them.
+
+        Queries that cannot be run so are run as a whole, on all rows at once: those whose results depend on the whole
+        past (running totals, recurrences, sessions), that count events of each key, or whose events may overlap and
+        differ in length. :meth:`explain` says so, and with ``memory`` there is a
+        :class:`tilt.errors.WholeRunWarning`. Sources with ``sort=True`` are read as a whole, too.
+
+        Parameters
+        ----------
+        rows
+            How many rows a table has at most.
+        memory
+            About how many bytes to use, also as a text such as ``"512MB"``. By default that of :class:`tilt.Config`, or
+            half of what the machine has.
+        **options
+            As for :meth:`collect`.
 
         >>> import tilt as tl
         >>> x = tl.stream({"t": [1, 2, 5], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
         >>> [len(batch) for batch in x.collect_batches(2)]
         [2, 1]
+
+        Raises
+        ------
+        TiltError
+            If what has to be held does not fit into ``memory``; and as :meth:`collect`.
+
         """
-        table = self.collect(**options)
-        for first in range(0, len(table), rows):
-            yield table[first : first + rows]
+        if rows < 1:
+            message = f"a table has at least one row, not {rows}"
+            raise ValueError(message)
+        return self._sliced(self._parts(memory, **options), rows)
+
+    @staticmethod
+    def _sliced(parts: Iterator[Table], rows: int) -> Iterator[Table]:
+        for part in parts:
+            for first in range(0, len(part), rows):
+                yield part[first : first + rows]
 
     def to_polars(self, **options: Any) -> pl.DataFrame:  # noqa: ANN401
         """Run the query and give a Polars data frame. The options are those of :meth:`collect`."""
@@ -176,17 +248,67 @@ class Runnable:
         """Run the query and give NumPy arrays."""
         return self.collect(**options).to_numpy()
 
-    def sink_parquet(self, path: str | PathLike[str], *, compression: str = "zstd", **options: Any) -> None:  # noqa: ANN401
-        """Run the query and write the result to a Parquet file."""
-        self.collect(**options).write_parquet(path, compression=compression)
+    def sink_parquet(
+        self,
+        path: str | PathLike[str],
+        *,
+        compression: str = "zstd",
+        row_group_rows: int | None = None,
+        memory: str | int | None = None,
+        **options: Any,  # noqa: ANN401
+    ) -> int:
+        """Run the query, write the result to a Parquet file, and give its number of rows.
 
-    def sink_csv(self, path: str | PathLike[str], **options: Any) -> None:  # noqa: ANN401
-        """Run the query and write the result as comma-separated values."""
-        self.collect(**options).write_csv(path)
+        Rows are read, computed and written part by part, as :meth:`collect_batches` does it. The file appears under its
+        name when it is complete; if the run fails or is interrupted, an older one stays.
 
-    def sink_ipc(self, path: str | PathLike[str], *, compression: str = "none", **options: Any) -> None:  # noqa: ANN401
-        """Run the query and write the result to an Arrow IPC file."""
-        self.collect(**options).write_ipc(path, compression=compression)
+        Parameters
+        ----------
+        path
+            The file.
+        compression
+            ``zstd``, ``snappy``, ``lz4``, ``gzip`` or ``none``.
+        row_group_rows
+            How many rows a group has at most; by default about a million, or fewer if ``memory`` is small.
+        memory
+            About how many bytes to use, also as a text such as ``"512MB"``.
+        **options
+            As for :meth:`collect`.
+
+        >>> import tempfile, tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 5], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     (x * 2).sink_parquet(f"{directory}/doubled.parquet")
+        3
+
+        """
+        from tilt.config import Config  # noqa: PLC0415
+
+        budget = memory if memory is not None else Config.memory
+        if row_group_rows is None and budget is not None:
+            # A group is held until it is written: about a quarter of the budget.
+            row_group_rows = min(_GROUP_ROWS, 1 + budget_bytes(budget) // (32 * (2 + len(self._handle.schema))))
+        parts = self._parts(memory, **options)
+        return write(parts, path, format="parquet", compression=compression, row_group_rows=row_group_rows)
+
+    def sink_csv(self, path: str | PathLike[str], *, memory: str | int | None = None, **options: Any) -> int:  # noqa: ANN401
+        """Run the query and write the result as comma-separated values, as :meth:`sink_parquet` does."""
+        return write(self._parts(memory, **options), path, format="csv")
+
+    def sink_ipc(
+        self,
+        path: str | PathLike[str],
+        *,
+        compression: str = "none",
+        memory: str | int | None = None,
+        **options: Any,  # noqa: ANN401
+    ) -> int:
+        """Run the query and write the result to an Arrow IPC file, as :meth:`sink_parquet` does."""
+        return write(self._parts(memory, **options), path, format="ipc", compression=compression)
+
+    def sink_jsonl(self, path: str | PathLike[str], *, memory: str | int | None = None, **options: Any) -> int:  # noqa: ANN401
+        """Run the query and write the result as a JSON object a line, as :meth:`sink_parquet` does."""
+        return write(self._parts(memory, **options), path, format="jsonl")
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Run the query and let anything that speaks Arrow read the result."""
@@ -235,8 +357,20 @@ class Runnable:
         else:
             program = str(query.program) if stage == "logical" else query.explain("optimized")
             text = plans.render(plans.graph(program), format)
-        notes = "" if format == "json" else "".join(f"{_COMMENTS[format]} {note}\n" for note in _stages(self._sources))
+        notes = "" if format == "json" else "".join(f"{_COMMENTS[format]} {note}\n" for note in self._notes())
         return f"{text.rstrip()}\n{notes}" if notes else text
+
+    def _notes(self) -> Iterator[str]:
+        """Say what is computed before the query itself, and how files are read."""
+        for name, source in self._sources.items():
+            if isinstance(source, Staged):
+                yield f"~{name} is the result of an earlier stage, computed first: {source.stream!r}"
+            if isinstance(source, Looked):
+                rows = len(source.table.rows)
+                yield f"~{name} is joined with a table of {rows:,} rows on `{source.on}` when it is read"
+        if any(source.is_stored for source in self._sources.values()):
+            why = self._query().whole
+            yield "files are read in parts" if why is None else f"files are read as a whole, because {why}"
 
     def show_graph(self, stage: Literal["logical", "optimized"] = "optimized") -> Any:  # noqa: ANN401
         """Give a picture of the streams and what they read, which notebooks show; ``str()`` of it is SVG.
@@ -259,7 +393,7 @@ class Runnable:
             return text
         from tilt.plots import plot  # noqa: PLC0415
 
-        return f"{text}{plot(self)}"
+        return f"{text}{plot(self, backend='svg')}"
 
 
 def _source_of(data: object) -> object:
@@ -271,12 +405,3 @@ def _source_of(data: object) -> object:
         message = "an input is bound to rows or to a stream made of rows; build the query on this stream instead"
         raise QueryError(message)
     return next(iter(sources.values()))
-
-
-def _stages(sources: Mapping[str, Source]) -> Iterator[str]:
-    """Say what is computed before the query itself."""
-    for name, source in sources.items():
-        if isinstance(source, Staged):
-            yield f"~{name} is the result of an earlier stage, computed first: {source.stream!r}"
-        if isinstance(source, Looked):
-            yield f"~{name} is joined with a table of {len(source.table.rows):,} rows on `{source.on}` when it is read"

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import warnings
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
 
 from tilt import _native
+from tilt.budgets import budget_bytes, default_budget
 from tilt.durations import instant_ticks
+from tilt.errors import QueryError, UnsortedError, WholeError, WholeRunWarning
 from tilt.program import Program
 from tilt.sources import as_source
 from tilt.table import Table
@@ -132,6 +135,113 @@ class Query:
             )
         return Table(result)
 
+    def batches(  # noqa: PLR0913
+        self,
+        sources: Mapping[str, object],
+        *,
+        memory: str | int | None = None,
+        threads: int | None = None,
+        span: tuple[Instant, Instant] | None = None,
+        part: tuple[Instant, Instant] | None = None,
+        backend: Backend | None = None,
+        functions: Mapping[str, Callable[..., Any] | _native.Pointer] | None = None,
+        layout: Layout | None = None,
+        progress: bool | Callable[[float], object] | None = None,
+    ) -> Iterator[Table]:
+        """Run the query on rows as they are read, and go through its result part by part: one table at least.
+
+        Of each source no more is held than what the next part depends on; together the parts are the result of
+        :meth:`run`, bit for bit. What is wrong with rows is raised when they are read, after the parts before them.
+
+        Parameters
+        ----------
+        sources
+            A source for each input.
+        memory
+            About how many bytes to use, also as a text such as ``"512MB"``; by default half of the machine's memory.
+        threads, span, part, backend, functions, layout
+            As for :meth:`run`.
+        progress
+            As for :meth:`run`; the share is that of rows, where files say how many they have.
+
+        >>> import tilt as tl
+        >>> from tilt.sources import rows
+        >>> query = tl.Query("query q unit tick { input ~x: i64 point ~y[t] = reduce sum ~x[t-2 : t] output ~y }")
+        >>> [part["y"] for part in query.batches({"x": rows({"t": [1, 2, 3], "x": [1, 10, 100]}, time="t")})]
+        [[1, 11, 110]]
+
+        Raises
+        ------
+        WholeError
+            At once, if no part of the result can be told before all rows are read.
+        TiltError
+            If what has to be held does not fit into ``memory``; and as :meth:`run`.
+
+        """
+        watch = contextlib.ExitStack()
+        callback = watch.enter_context(_watched(progress))
+        options: dict[str, Any] = {"threads": threads, "backend": backend, "functions": functions, "layout": layout}
+        with watch:
+            parts = self._begin(sources, memory, span=span, part=part, progress=callback, **options)
+            return _tables(parts, watch.pop_all())
+
+    def _parts_or_whole(
+        self,
+        sources: Mapping[str, object],
+        memory: str | int | None,
+        **options: Any,  # noqa: ANN401
+    ) -> Iterator[Table]:
+        """Run the query in parts, or as a whole if it has to be: without a budget silently, with one with a warning."""
+        given = 0
+        try:
+            for part in self.batches(sources, memory=memory, **options):
+                yield part
+                given += len(part)
+        except WholeError as refused:
+            if memory is not None:
+                message = f"all rows are read at once, whatever memory that takes: {refused}"
+                warnings.warn(message, WholeRunWarning, stacklevel=3)
+        except (QueryError, UnsortedError) as error:
+            # A part may see too little around it to know that a read is not ambiguous, and rows of a key need to be in
+            # order within the key only: all rows at once tell.
+            is_keyed = any(as_source(data).events.key is not None for data in sources.values())
+            if memory is not None or (isinstance(error, UnsortedError) and not is_keyed):
+                raise
+        else:
+            return
+        yield self.run(sources, **options)[given:]
+
+    def _begin(
+        self,
+        sources: Mapping[str, object],
+        memory: str | int | None,
+        *,
+        span: tuple[Instant, Instant] | None = None,
+        part: tuple[Instant, Instant] | None = None,
+        functions: Mapping[str, Callable[..., Any] | _native.Pointer] | None = None,
+        **options: Any,  # noqa: ANN401
+    ) -> _native.Parts:
+        unit = self._handle.program.unit
+        return self._handle.parts(
+            {name: as_source(data).chunks(memory) for name, data in sources.items()},
+            memory=default_budget() if memory is None else budget_bytes(memory),
+            span=_ticks(span, unit),
+            part=_ticks(part, unit),
+            functions=FUNCTIONS | dict(functions or {}),
+            **options,
+        )
+
+    @property
+    def whole(self) -> str | None:
+        """Why the query cannot be run in parts, if it cannot: see :meth:`batches`.
+
+        >>> import tilt as tl
+        >>> query = tl.Query("query q unit tick { input ~x: i64 point ~y[t] = reduce sum ~x[-inf : t] output ~y }")
+        >>> query.whole
+        'a result may depend on the whole past of ~x'
+        """
+        return self._handle.whole()
+
     def analyze(self, sources: Mapping[str, object], *, threads: int | None = None) -> str:
         """Run the query and show its stages and loops with what each took.
 
@@ -142,7 +252,7 @@ class Query:
         True
         """
         inputs = {name: as_source(data).input() for name, data in sources.items()}
-        return self._handle.analyze(inputs, threads=threads)
+        return self._handle.analyze(inputs, threads=threads, functions=dict(FUNCTIONS))
 
     def explain(self, stage: Stage = "loops") -> str:
         """Show the query: as written, after all passes, as stages and loops, as LLVM IR, or as assembly.
@@ -179,6 +289,13 @@ def run(program: str | Program, sources: Mapping[str, object], **options: Any) -
     [1, 11, 110]
     """
     return Query(program).run(sources, **options)
+
+
+def _tables(parts: _native.Parts, watch: contextlib.ExitStack) -> Iterator[Table]:
+    """Go through parts; the run and what watches it end with them."""
+    with watch, contextlib.closing(parts):
+        for part in parts:
+            yield Table(part)
 
 
 @lru_cache(maxsize=256)

@@ -89,7 +89,28 @@ class Source(ABC):
 
     def input(self, value: str | None = None) -> _native.Input:
         """Give the rows to a run; for a scalar input those of column ``value``."""
-        return self._input(self.read()._handle, value)
+        return self._input(self._rows(), value)
+
+    def chunks(self, memory: str | int | None = None) -> _native.Input:
+        """Give the rows to a run that reads them as it goes; what has to run before that may use ``memory``."""
+        return self._input(self._arriving(memory), None)
+
+    def _rows(self) -> object:
+        """Give the rows as native inputs take them."""
+        return self.read()._handle
+
+    def _arriving(self, memory: str | int | None) -> object:  # noqa: ARG002
+        """Give the rows as native inputs take them, read as they are needed."""
+        return self._rows()
+
+    def _lookups(self) -> list[tuple[str, _native.Lookup]]:
+        """Give columns with the tables that are looked up by them."""
+        return []
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether rows are read when a query runs, and may be more than fit into memory."""
+        return False
 
     def same(self, other: Source) -> bool:
         """Whether both are the same rows and become events in the same way."""
@@ -161,6 +182,7 @@ class Source(ABC):
             tz=events.tz,
             sort=events.sort,
             closed_left=events.closed == "left",
+            lookups=self._lookups(),
         )
 
 
@@ -220,9 +242,13 @@ class Files(Source):
         """Give the columns, as a table without rows: only the first file is looked at."""
         return Table(self.scan().schema())
 
-    def input(self, value: str | None = None) -> _native.Input:
-        """Give the files to a run, which reads the columns it needs."""
-        return self._input(self.scan(), value)
+    def _rows(self) -> object:
+        return self.scan()
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether rows are read when a query runs: they are."""
+        return True
 
     def read(self) -> Table:
         """Read all rows."""

@@ -13,7 +13,7 @@ from tilt.keys import Keyed, declaration, joined
 from tilt.pointwise import Pointwise, dtype_text, literal
 from tilt.results import Runnable
 from tilt.timed import Timed
-from tilt.windows import Window, WindowSpec
+from tilt.windows import EventWindow, Window, WindowSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -74,6 +74,7 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
         stream._handle = handle
         stream._name = name
         stream._compiled = None
+        stream._layout = None
         stream._sources = sources
         stream._columns = columns
         return stream
@@ -234,6 +235,9 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
                 raise ValueError(message)
             return Window(self, lambda own: own.samples(-key.start), None, None)
         lo = None if key.start is None else duration_text(key.start)
+        if lo is not None and key.stop is None and not lo.startswith("-"):
+            message = f"a window that begins {lo} after now is empty; x['-{lo.removeprefix('+')}':] is what came before"
+            raise ValueError(message)
         counted = lo is not None and lo.endswith("i")
         hi = ("0i" if counted else 0) if key.stop is None else duration_text(key.stop)
         return Window(self, lambda own: own.window(lo, hi), lo, hi)
@@ -419,6 +423,25 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
                 raise ValueError(message)
             window = WindowSpec(size).of(self)
         return window._with(closed=closed, min_samples=min_samples, prevailing=prevailing)
+
+    def during(self, other: Stream) -> Window:
+        """Give a window for each event of another stream: from its start to its end.
+
+        >>> import tilt as tl
+        >>> power = tl.stream({"t": [1, 2, 3, 7, 8], "kw": [5.0, 1.0, 2.0, 8.0, 3.0]}, time="t")["kw"]
+        >>> jobs = tl.stream({"begin": [1, 4], "end": [3, 8], "job": ["a", "b"]}, valid=("begin", "end"))
+        >>> power.during(jobs).sum().collect().to_dict()
+        {'begin': [1, 4], 'end': [3, 8], 'kw': [3.0, 11.0]}
+        >>> jobs.with_columns(kwh=power.during(jobs).sum(), n=power.during(jobs).len()).collect()["n"]
+        [2, 2]
+        """
+        given: object = other
+        if not isinstance(given, Stream):
+            message = f"during() takes a stream whose events are the windows, not {type(given).__name__}"
+            raise TypeError(message)
+        (own, intervals), sources = joined([self, other])
+        both = self._of(own, sources, None, None if self.dtype.startswith("{") else self.name)
+        return EventWindow(both, lambda own: own.during(intervals), None, None, 0)
 
     def cum_sum(self) -> Stream:
         """Give the sum of all events so far.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast, final
 from tilt import _native
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from os import PathLike
 
     import numpy as np
@@ -220,19 +220,19 @@ class Table:
 
         The file appears under its name when it is complete; an older one stays until then.
         """
-        _native.write(self, path, format="parquet", compression=compression, row_group_rows=row_group_rows)
+        write([self], path, format="parquet", compression=compression, row_group_rows=row_group_rows)
 
     def write_csv(self, path: str | PathLike[str]) -> None:
         """Write comma-separated values with a header."""
-        _native.write(self, path, format="csv")
+        write([self], path, format="csv")
 
     def write_ipc(self, path: str | PathLike[str], *, compression: str = "none") -> None:
         """Write an Arrow IPC file, also called Feather, compressed by ``lz4``, ``zstd`` or ``none``."""
-        _native.write(self, path, format="ipc", compression=compression)
+        write([self], path, format="ipc", compression=compression)
 
     def write_jsonl(self, path: str | PathLike[str]) -> None:
         """Write a JSON object a line."""
-        _native.write(self, path, format="jsonl")
+        write([self], path, format="jsonl")
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Let anything that speaks Arrow read the rows."""
@@ -318,6 +318,31 @@ def _column(name: str, values: object) -> tuple[str, object, str | None, str | N
         return name, _ticks(listed, lambda value: value // _MICROSECOND), "duration(us)", None
     values = _array(listed)[0] if type(first).__module__ == "numpy" else listed
     return name, values, None, None
+
+
+def write(tables: Iterable[Table], path: str | PathLike[str], **options: Any) -> int:  # noqa: ANN401
+    """Write tables with the same columns, one at least, to a file that has its name once it is complete.
+
+    >>> import tempfile, tilt as tl
+    >>> from tilt.table import write
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     write([tl.Table({"t": [1, 2]}), tl.Table({"t": [3]})], f"{directory}/t.csv", format="csv")
+    3
+    """
+    writer: _native.Writer | None = None
+    rows = 0
+    try:
+        for table in tables:
+            writer = writer or _native.Writer(path, table._handle, **options)
+            writer.write(table._handle)
+            rows += len(table)
+        if writer is not None:
+            writer.finish()
+    finally:
+        # What is not complete by now never will be.
+        if writer is not None:
+            writer.discard()
+    return rows
 
 
 _MICROSECOND = dt.timedelta(microseconds=1)

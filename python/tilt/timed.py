@@ -145,12 +145,26 @@ class Timed(ABC):
     ) -> Stream:
         """Fill in values where there are none: another stream's, a constant, or what is around the gap.
 
-        Gaps longer than ``max_gap`` stay. On a grid (:meth:`every`) the instants without an event are filled.
+        On a grid (:meth:`every`) the instants without an event are filled.
+
+        Parameters
+        ----------
+        value
+            What to fill in: a constant, or a stream, which is looked at there.
+        strategy
+            Instead of a value: the last one, the next one, or the line between both.
+        max_gap
+            How far apart the values around a gap may be. A longer gap stays as it is, all of it; whether it is longer
+            is known when it ends, so the query looks that far ahead. To repeat a value for some time whatever follows,
+            use ``resample(period, method="hold", max_gap=...)`` or ``hold(max_age)``.
 
         >>> import tilt as tl
-        >>> x = tl.stream({"t": [1, 2, 5], "x": [1.0, 2.0, 5.0]}, time="t", period=1)["x"]
-        >>> x.every(1).fill_null(strategy="forward").collect().to_numpy()
-        {'t': array([1, 2, 3, 4, 5]), 'x': array([1., 2., 2., 2., 5.])}
+        >>> x = tl.stream({"t": [1, 2, 5, 9], "x": [1.0, 2.0, 5.0, 7.0]}, time="t", period=1)["x"]
+        >>> x.every(1).fill_null(strategy="forward", max_gap=3).collect().to_dict()
+        {'t': [1, 2, 3, 4, 5, 9], 'x': [1.0, 2.0, 2.0, 2.0, 5.0, 7.0]}
+        >>> x.every(1).fill_null(0.0).collect()["x"]
+        [1.0, 2.0, 0.0, 0.0, 5.0, 0.0, 0.0, 0.0, 7.0]
+
         """
         gap = _length(max_gap)
         if strategy is not None:
@@ -186,10 +200,22 @@ class Timed(ABC):
     ) -> Stream:
         """Give samples at a fixed distance.
 
+        Parameters
+        ----------
+        period
+            The distance.
+        method
+            The last value (``"hold"``), between the values around (``"linear"``, ``"nearest"``), or the mean of the
+            events since the sample before.
+        max_gap
+            How old a held value may be; how far apart the values around may be for ``"linear"``, how far away the value
+            for ``"nearest"``.
+
         >>> import tilt as tl
         >>> x = tl.stream({"t": [0, 4], "x": [1.0, 2.0]}, time="t")["x"]
         >>> x.resample(2, method="linear", max_gap=4).collect().to_dict()
         {'t': [0, 2, 4], 'x': [1.0, 1.5, 2.0]}
+
         """
         size, gap = _length(period), _length(max_gap)
         return self._made(lambda own: own.resample(size, method, gap))

@@ -175,11 +175,11 @@ def test_pictures_are_well_formed(trades: tl.Stream) -> None:
     noise = np.random.default_rng(0).normal(size=5_000)
     many = tl.stream({"t": np.arange(5_000), "a<b": noise}, time="t", unit="ms")["a<b"]
     for picture in (
-        tl.plot(trades["px"], trades["px"].hold(), trades["qty"] > 2),
-        tl.plot(trades),
-        tl.plot(many, start=1_000, end=4_000),
-        tl.plot(many.window(tl.tumbling("100ms")).mean()),
-        tl.plot(trades["px"].filter(trades["px"] > 1e9)),
+        tl.plot(trades["px"], trades["px"].hold(), trades["qty"] > 2, backend="svg"),
+        tl.plot(trades, backend="svg"),
+        tl.plot(many, start=1_000, end=4_000, backend="svg"),
+        tl.plot(many.window(tl.tumbling("100ms")).mean(), backend="svg"),
+        tl.plot(trades["px"].filter(trades["px"] > 1e9), backend="svg"),
         (trades["px"]["-2s":].mean() - trades["px"]).show_graph(),
     ):
         root = ET.fromstring(str(picture))  # noqa: S314
@@ -197,6 +197,12 @@ def test_pictures_are_well_formed(trades: tl.Stream) -> None:
         (lambda s: s["px"][-1], tl.QueryError, "prev"),
         (lambda s: s["px"]["-10 seconds":].mean(), tl.QueryError, "not a duration"),
         (lambda s: s["px"]["-1mo":].mean(), tl.QueryError, "calendar"),
+        (lambda s: s["px"]["10s":].mean(), ValueError, r"x\['-10s':\]"),
+        (lambda s: s.groupby("px"), AttributeError, "key_by"),
+        (lambda s: s["px"].rolling("10s"), AttributeError, "window"),
+        (lambda s: s.collect_batches(0), ValueError, "at least one row"),
+        (lambda _: tl.plot("px"), TypeError, "draws streams"),  # type: ignore[arg-type]
+        (lambda s: tl.plot(tl.when(s["px"] > 1).then("a").otherwise("b")), ValueError, "nothing to draw"),
         (lambda _: tl.stream({"t": [2, 1], "x": [1.0, 2.0]}, time="t").collect(), tl.UnsortedError, "row 1"),
         (lambda _: tl.stream(ROWS, time="ts"), tl.SchemaError, "the columns are"),
         (lambda _: tl.source("x", {"t": "i64", "x": "f64"}, time="t").collect(), tl.QueryError, r"bind\(x=rows\)"),

@@ -342,6 +342,33 @@ pub enum DataError {
     },
 }
 
+impl DataError {
+    /// The same error of rows that follow `before` others: rows are counted over all batches.
+    #[must_use]
+    pub fn after(mut self, before: usize) -> Self {
+        use DataError::*;
+        match &mut self {
+            NullTime { row, .. }
+            | TimeOverflow { row, .. }
+            | TimeInexact { row, .. }
+            | OutOfRange { row, .. }
+            | EmptyInterval { row, .. }
+            | OffGrid { row, .. } => *row += before,
+            Unsorted {
+                row, previous_row, ..
+            }
+            | Overlapping {
+                row, previous_row, ..
+            } => {
+                *row += before;
+                *previous_row += before;
+            }
+            _ => {}
+        }
+        self
+    }
+}
+
 /// `15 ns`, or `15` on a plain axis.
 fn instant(ticks: i64, unit: Unit) -> String {
     match unit {

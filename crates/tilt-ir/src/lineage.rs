@@ -383,6 +383,12 @@ impl Resolver<'_> {
             }
             Clock::OnChange(sources) => {
                 let on_one_timeline = self.timelines.aligned(clock).is_some();
+                // Where each event lies in one of a single tick, nothing changes inside of it.
+                let is_instant = sources.iter().any(|source| {
+                    matches!(source, Source::Value { .. })
+                        && self.timelines.stretch(self.timelines.of(source.stream())) == Some(0)
+                        && nullness::strict_in_source(self.program, body, *source)
+                });
                 for source in sources {
                     let stream = source.stream();
                     let inside = &self.inside[stream.index()];
@@ -414,7 +420,8 @@ impl Resolver<'_> {
                             // A held event ends when the next one comes, one tick ahead. Only one with an age can lapse, which
                             // leaves an edge where the body has a value without it.
                             let read = self.hold(stream, offset, max_age);
-                            let next = each(&read, |e| e.union(e.moved(Some(0), Some(1))));
+                            let ahead = i64::from(!is_instant);
+                            let next = each(&read, |e| e.union(e.moved(Some(0), Some(ahead))));
                             add_all(into, next);
                             let strict = nullness::strict_in_source(self.program, body, *source);
                             if max_age.is_some() && !strict {

@@ -11,7 +11,7 @@ use tilt::{
 use crate::{
     errors::{data_error, query_error},
     files::parse_unit,
-    input::Times,
+    input::{ONLY_TIMES, Times},
     program::Program,
     table::Table,
 };
@@ -53,14 +53,15 @@ pub(crate) fn declare(
     let batch = RecordBatch::new_empty(rows.schema.clone());
     let mut input =
         infer_input(name, &batch, span, key, &options).map_err(|error| data_error(&error))?;
-    if is_record && input.dtype.is_scalar() {
-        let columns = rows.schema.fields().iter().map(|f| f.name());
-        let mut columns = columns.filter(|c| !time.names().contains(&c.as_str()));
-        let column = columns.next();
-        input.dtype = DType::Record(vec![Field {
-            name: column.cloned().unwrap_or_default(),
-            dtype: input.dtype,
-        }]);
+    let columns = rows.schema.fields().iter().map(|f| f.name());
+    let mut columns = columns.filter(|c| !time.names().contains(&c.as_str()));
+    let column = columns.next();
+    let one = |name: String, dtype: DType| DType::Record(vec![Field { name, dtype }]);
+    if column.is_none() {
+        // Rows that have only times are something that happens.
+        input.dtype = one(ONLY_TIMES.to_owned(), DType::Bool);
+    } else if is_record && input.dtype.is_scalar() {
+        input.dtype = one(column.cloned().unwrap_or_default(), input.dtype);
     }
     input.unit = unit;
     if let Some(period) = period {

@@ -22,6 +22,7 @@ pyo3::import_exception!(tilt.errors, QueryError);
 pyo3::import_exception!(tilt.errors, SchemaError);
 pyo3::import_exception!(tilt.errors, TiltError);
 pyo3::import_exception!(tilt.errors, UnsortedError);
+pyo3::import_exception!(tilt.errors, WholeError);
 
 /// The arguments of an exception.
 type Arguments = (String, Option<String>, Option<usize>, Option<String>);
@@ -112,7 +113,7 @@ pub(crate) fn run_error(error: &tilt::Error) -> PyErr {
         Cancelled { .. } | Memory { .. } | Run(RunError::Stopped) => {
             TiltError::new_err(arguments(error, None, None))
         }
-        Whole { .. } => query_error(error),
+        Whole { .. } => WholeError::new_err(arguments(error, None, None)),
         Source { .. } => schema_error(error, None, None),
     }
 }

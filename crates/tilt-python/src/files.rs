@@ -1,6 +1,9 @@
 //! Files: scans, writing, and tables as bytes.
 
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use arrow_array::{RecordBatch, StructArray};
 use arrow_ipc::{reader::StreamReader, writer::StreamWriter};
@@ -8,7 +11,7 @@ use arrow_schema::{ArrowError, Field, SchemaRef};
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyCapsule};
 use pyo3_arrow::ffi::{ArrayIterator, to_schema_pycapsule, to_stream_pycapsule};
 use tilt::ir::Unit;
-use tilt_io::{Compression, Format, TimeRange, WriteOptions, Writer};
+use tilt_io::{Compression, Format, TimeRange, WriteOptions};
 
 use crate::{
     errors::{FileError, io_error},
@@ -111,32 +114,64 @@ pub(crate) fn read(scan: &tilt_io::Scan) -> tilt_io::Result<(SchemaRef, Vec<Reco
     Ok((schema, batches.collect::<tilt_io::Result<_>>()?))
 }
 
-/// Writes the rows of a table; gives how many there are.
-#[pyfunction]
-#[pyo3(signature = (rows, path, *, format=None, compression=None, row_group_rows=None))]
-pub(crate) fn write(
-    py: Python<'_>,
-    rows: &Bound<'_, PyAny>,
-    path: PathBuf,
-    format: Option<&str>,
-    compression: Option<&str>,
-    row_group_rows: Option<usize>,
-) -> PyResult<usize> {
-    let options = WriteOptions {
-        format: format.map(parse_format).transpose()?,
-        compression: compression.map(parse_compression).transpose()?,
-        row_group_rows,
-    };
-    let table = Table::import(rows)?;
-    let written = guarded(py, || {
-        let mut writer = Writer::create(&path, &table.schema, &options)?;
-        for batch in &table.batches {
-            writer.write(batch)?;
-        }
-        writer.finish()?;
-        Ok(table.batches.iter().map(RecordBatch::num_rows).sum())
-    })?;
-    written.map_err(|error: tilt_io::IoError| io_error(&error))
+/// A file that is being written, batch by batch. It has its name once it is complete.
+#[pyclass(frozen, module = "tilt._native")]
+pub(crate) struct Writer(Mutex<Option<tilt_io::Writer>>);
+
+#[pymethods]
+impl Writer {
+    /// Begins a file of rows with the columns of a table.
+    #[new]
+    #[pyo3(signature = (path, columns, *, format=None, compression=None, row_group_rows=None))]
+    fn new(
+        path: PathBuf,
+        columns: &Table,
+        format: Option<&str>,
+        compression: Option<&str>,
+        row_group_rows: Option<usize>,
+    ) -> PyResult<Self> {
+        let options = WriteOptions {
+            format: format.map(parse_format).transpose()?,
+            compression: compression.map(parse_compression).transpose()?,
+            row_group_rows,
+        };
+        let writer = tilt_io::Writer::create(&path, &columns.schema, &options);
+        let writer = writer.map_err(|error| io_error(&error))?;
+        Ok(Self(Mutex::new(Some(writer))))
+    }
+
+    fn write(&self, py: Python<'_>, rows: &Table) -> PyResult<()> {
+        let written = guarded(py, || {
+            let mut writer = self.lock();
+            let Some(writer) = writer.as_mut() else {
+                return Ok(());
+            };
+            rows.batches
+                .iter()
+                .try_for_each(|batch| writer.write(batch))
+        })?;
+        written.map_err(|error| io_error(&error))
+    }
+
+    /// Completes the file.
+    fn finish(&self, py: Python<'_>) -> PyResult<()> {
+        let finished = guarded(py, || {
+            let writer = self.lock().take();
+            writer.map_or(Ok(()), tilt_io::Writer::finish)
+        })?;
+        finished.map_err(|error| io_error(&error))
+    }
+
+    /// Removes what was written, unless the file is complete.
+    fn discard(&self) {
+        self.lock().take();
+    }
+}
+
+impl Writer {
+    fn lock(&self) -> MutexGuard<'_, Option<tilt_io::Writer>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A table as an Arrow IPC stream.

@@ -1,21 +1,30 @@
 //! Rows for an input of a query.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicUsize, Ordering},
+};
 
-use arrow_array::{ArrayRef, RecordBatch, make_array};
+use arrow_array::{ArrayRef, BooleanArray, RecordBatch, make_array};
 use arrow_cast::{CastOptions, cast_with_options};
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use pyo3::prelude::*;
 use tilt::{
-    data::{IngressOptions, SnapshotBuffer, dtype::unit_to_arrow, ingest_chunks},
+    data::{IngressOptions, SnapshotBuffer, dtype::unit_to_arrow, ingest, ingest_chunks},
     ir::{self, DType, Unit},
 };
 
 use crate::{
     errors::{data_error, io_error, schema_error},
-    files::{self, Scan},
+    files::Scan,
+    guard::internal,
+    lookup::{Lookup, Side},
+    parts::Parts,
     table::Table,
 };
+
+/// The column, true everywhere, of rows that have no other beside their times.
+pub(crate) const ONLY_TIMES: &str = "event";
 
 /// One column of times, or a column of starts and one of ends.
 #[derive(FromPyObject, Clone)]
@@ -50,19 +59,29 @@ pub(crate) struct Input {
     tz: Option<Arc<str>>,
     sort: bool,
     closed_left: bool,
+    /// Tables whose columns are put beside the rows, each with the column that has its keys.
+    lookups: Vec<(String, Arc<Side>)>,
 }
 
 #[derive(Clone)]
 enum Rows {
     Table(SchemaRef, Vec<RecordBatch>),
     Scan(tilt_io::Scan),
+    /// The result of another query, which comes once.
+    Parts(Arc<Mutex<Option<Batches>>>),
 }
+
+/// Batches of one schema, as they are read.
+pub(crate) type Batches = Box<dyn Iterator<Item = PyResult<RecordBatch>> + Send>;
+/// Events, as rows are read.
+pub(crate) type Chunks = Box<dyn Iterator<Item = PyResult<SnapshotBuffer>> + Send>;
 
 #[pymethods]
 impl Input {
-    /// `rows` is a scan or anything that Arrow can see; `tz` is the time zone of times that do not have one.
+    /// `rows` is a scan, the parts of a result, or anything that Arrow can see; `tz` is the time zone of times that do not have one; `lookups` are columns
+    /// of the rows with the tables that have their values as keys.
     #[new]
-    #[pyo3(signature = (rows, time, *, value=None, tz=None, sort=false, closed_left=false))]
+    #[pyo3(signature = (rows, time, *, value=None, tz=None, sort=false, closed_left=false, lookups=Vec::new()))]
     fn new(
         rows: &Bound<'_, PyAny>,
         time: Times,
@@ -70,13 +89,17 @@ impl Input {
         tz: Option<String>,
         sort: bool,
         closed_left: bool,
+        lookups: Vec<(String, Py<Lookup>)>,
     ) -> PyResult<Self> {
         let rows = if let Ok(scan) = rows.cast::<Scan>() {
             Rows::Scan(scan.get().0.clone())
+        } else if let Ok(parts) = rows.cast::<Parts>() {
+            Rows::Parts(Arc::new(Mutex::new(parts.get().take())))
         } else {
             let table = Table::import(rows)?;
             Rows::Table(table.schema, table.batches)
         };
+        let lookups = lookups.into_iter();
         Ok(Self {
             rows,
             time,
@@ -84,92 +107,189 @@ impl Input {
             tz: tz.map(Into::into),
             sort,
             closed_left,
+            lookups: lookups
+                .map(|(on, lookup)| (on, Arc::clone(&lookup.get().0)))
+                .collect(),
         })
     }
 }
 
 impl Input {
-    /// The events of the input that a query declares, in its unit.
+    /// How many rows there are, if that is known before they are read.
+    pub(crate) fn rows(&self) -> Option<usize> {
+        match &self.rows {
+            Rows::Table(_, batches) => Some(batches.iter().map(RecordBatch::num_rows).sum()),
+            Rows::Scan(scan) => scan.rows().ok().flatten(),
+            Rows::Parts(_) => None,
+        }
+    }
+
+    /// All events of the input that a query declares, in its unit.
     pub(crate) fn read(&self, declared: &ir::Input, unit: Unit) -> PyResult<SnapshotBuffer> {
+        let mut before = 0;
+        let mut batches = Vec::new();
+        for batch in self.batches(declared, None)? {
+            let batch = self.prepared(&batch?, declared, before)?;
+            before += batch.num_rows();
+            batches.push(batch);
+        }
+        // Empty batches are for the types of rows that there are none of.
+        if before > 0 {
+            batches.retain(|batch| batch.num_rows() > 0);
+        }
+        let events = ingest_chunks(&batches, declared, unit, &self.options());
+        events.map_err(|error| data_error(&error))
+    }
+
+    /// The events as rows are read, at most `rows` at a time. Rows that are to be sorted come all at once. `read` counts them.
+    pub(crate) fn chunks(
+        &self,
+        declared: &ir::Input,
+        unit: Unit,
+        rows: usize,
+        read: Arc<AtomicUsize>,
+    ) -> PyResult<Chunks> {
+        let (this, declared) = (self.clone(), declared.clone());
+        if self.sort {
+            let all = move || {
+                let events = this.read(&declared, unit)?;
+                read.fetch_add(events.len(), Ordering::Relaxed);
+                Ok(events)
+            };
+            return Ok(Box::new(std::iter::once_with(all)));
+        }
+        let options = self.options();
+        let mut before = 0;
+        let chunks = self.batches(&declared, Some(rows))?.map(move |batch| {
+            let batch = this.prepared(&batch?, &declared, before)?;
+            let events = ingest(&batch, &declared, unit, &options);
+            let events = events.map_err(|error| data_error(&error.after(before)))?;
+            before += batch.num_rows();
+            read.fetch_add(batch.num_rows(), Ordering::Relaxed);
+            Ok(events)
+        });
+        Ok(Box::new(chunks))
+    }
+
+    fn options(&self) -> IngressOptions {
         let mut options = self.time.options();
         options.value.clone_from(&self.value);
         options.sort = self.sort;
         options.closed_left = self.closed_left;
-        let mut batches = match &self.rows {
-            // The types of a table without batches are checked as well.
-            Rows::Table(schema, batches) if batches.is_empty() => {
-                vec![RecordBatch::new_empty(Arc::clone(schema))]
+        options
+    }
+
+    /// The rows in at least one batch: at most `rows` at a time, or as they come.
+    fn batches(&self, declared: &ir::Input, rows: Option<usize>) -> PyResult<Batches> {
+        match &self.rows {
+            Rows::Table(schema, batches) => {
+                let empty = RecordBatch::new_empty(Arc::clone(schema));
+                let rows = rows.unwrap_or(usize::MAX);
+                let slices = batches.clone().into_iter().flat_map(move |batch| {
+                    let starts = (0..batch.num_rows()).step_by(rows);
+                    starts.map(move |start| batch.slice(start, rows.min(batch.num_rows() - start)))
+                });
+                Ok(Box::new(std::iter::once(empty).chain(slices).map(Ok)))
             }
-            Rows::Table(_, batches) => batches.clone(),
-            Rows::Scan(scan) => self
-                .scan(scan, declared)
-                .map_err(|error| io_error(&error))?,
-        };
-        if let Some(tz) = &self.tz {
-            for name in self.time.names() {
-                zoned(&mut batches, name, declared.unit, tz)?;
+            Rows::Scan(scan) => {
+                let scan = match rows {
+                    Some(rows) => scan.clone().batch_rows(rows),
+                    None => scan.clone(),
+                };
+                let batches = self.scan(scan, declared);
+                let batches = batches.map_err(|error| io_error(&error))?;
+                let empty = RecordBatch::new_empty(Arc::clone(batches.schema()));
+                let batches = std::iter::once(Ok(empty)).chain(batches);
+                Ok(Box::new(
+                    batches.map(|batch| batch.map_err(|error| io_error(&error))),
+                ))
+            }
+            Rows::Parts(parts) => {
+                let parts = parts.lock().unwrap_or_else(PoisonError::into_inner).take();
+                parts.ok_or_else(|| internal("the parts of a result were read twice"))
             }
         }
-        ingest_chunks(&batches, declared, unit, &options).map_err(|error| data_error(&error))
     }
 
     /// The rows of a scan: only the columns that the query reads.
-    fn scan(
-        &self,
-        scan: &tilt_io::Scan,
-        declared: &ir::Input,
-    ) -> tilt_io::Result<Vec<RecordBatch>> {
+    fn scan(&self, scan: tilt_io::Scan, declared: &ir::Input) -> tilt_io::Result<tilt_io::Batches> {
         let mut columns: Vec<String> = self.time.names().into_iter().map(str::to_owned).collect();
         match (&declared.dtype, &self.value) {
             (DType::Record(fields), _) => columns.extend(fields.iter().map(|f| f.name.clone())),
             (_, Some(value)) => columns.push(value.clone()),
             _ => columns.push(declared.name.clone()),
         }
-        let mut scan = scan.clone();
         let known = scan.schema()?;
+        let has = |name: &str| known.column_with_name(name).is_some();
+        if known.fields().len() == self.time.names().len() {
+            return scan.batches();
+        }
+        // What comes from tables is not in the files, but what it is found by is.
+        columns.retain(|name| has(name) || !self.lookups.iter().any(|(_, side)| side.adds(name)));
+        for (on, _) in &self.lookups {
+            if has(on) && !columns.contains(on) {
+                columns.push(on.clone());
+            }
+        }
         // What is missing is reported by ingress, with the columns that there are.
-        if columns
+        if columns.iter().all(|name| has(name)) {
+            return scan.columns(columns).batches();
+        }
+        scan.batches()
+    }
+
+    /// A batch, which follows `before` rows, with all columns that the query reads.
+    fn prepared(
+        &self,
+        batch: &RecordBatch,
+        declared: &ir::Input,
+        before: usize,
+    ) -> PyResult<RecordBatch> {
+        let mut batch = batch.clone();
+        for (on, side) in &self.lookups {
+            batch = side.beside(&batch, on)?;
+        }
+        if let Some(tz) = &self.tz {
+            for name in self.time.names() {
+                batch = zoned(batch, name, declared.unit, tz, before)?;
+            }
+        }
+        let is_column = |field: &Field| !self.time.names().contains(&field.name().as_str());
+        if !batch
+            .schema_ref()
+            .fields()
             .iter()
-            .all(|name| known.column_with_name(name).is_some())
+            .any(|field| is_column(field))
         {
-            scan = scan.columns(columns);
+            let happens = BooleanArray::from(vec![true; batch.num_rows()]);
+            let field = Field::new(ONLY_TIMES, DataType::Boolean, false);
+            batch = appended(&batch, field, Arc::new(happens))?;
         }
-        let (schema, mut batches) = files::read(&scan)?;
-        if batches.is_empty() {
-            batches.push(RecordBatch::new_empty(schema));
-        }
-        Ok(batches)
+        Ok(batch)
     }
 }
 
 /// Gives a column of times a time zone. Integers count `unit` from the epoch in UTC, timestamps without a zone are wall times there, others keep
 /// their instants.
-fn zoned(batches: &mut [RecordBatch], name: &str, unit: Unit, tz: &Arc<str>) -> PyResult<()> {
-    let mut before = 0;
-    for batch in batches {
-        let Some((index, field)) = batch.schema_ref().fields().find(name) else {
-            return Ok(());
-        };
-        let column = batch.column(index);
-        let column = match (field.data_type(), unit_to_arrow(unit)) {
-            (DataType::Int64, Some(unit)) => {
-                retyped(column, DataType::Timestamp(unit, Some(Arc::clone(tz))))
-            }
-            (DataType::Timestamp(unit, Some(_)), _) => {
-                retyped(column, DataType::Timestamp(*unit, Some(Arc::clone(tz))))
-            }
-            (DataType::Timestamp(unit, None), _) => local(
-                column,
-                DataType::Timestamp(*unit, Some(Arc::clone(tz))),
-                name,
-                before,
-            )?,
-            _ => return Ok(()),
-        };
-        before += batch.num_rows();
-        *batch = with_column(batch, index, &column)?;
-    }
-    Ok(())
+fn zoned(
+    batch: RecordBatch,
+    name: &str,
+    unit: Unit,
+    tz: &Arc<str>,
+    before: usize,
+) -> PyResult<RecordBatch> {
+    let Some((index, field)) = batch.schema_ref().fields().find(name) else {
+        return Ok(batch);
+    };
+    let column = batch.column(index);
+    let stamps = |unit: TimeUnit| DataType::Timestamp(unit, Some(Arc::clone(tz)));
+    let column = match (field.data_type(), unit_to_arrow(unit)) {
+        (DataType::Int64, Some(unit)) => retyped(column, stamps(unit)),
+        (DataType::Timestamp(unit, Some(_)), _) => retyped(column, stamps(*unit)),
+        (DataType::Timestamp(unit, None), _) => local(column, stamps(*unit), name, before)?,
+        _ => return Ok(batch),
+    };
+    with_column(&batch, index, &column)
 }
 
 /// The same numbers as another type of 64 bits.
@@ -211,6 +331,15 @@ fn with_column(batch: &RecordBatch, index: usize, column: &ArrayRef) -> PyResult
         .clone()
         .with_data_type(column.data_type().clone());
     columns[index] = Arc::clone(column);
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
+        .map_err(|error| schema_error(&error, None, None))
+}
+
+fn appended(batch: &RecordBatch, field: Field, column: ArrayRef) -> PyResult<RecordBatch> {
+    let mut fields = batch.schema_ref().fields().to_vec();
+    let mut columns = batch.columns().to_vec();
+    fields.push(Arc::new(field));
+    columns.push(column);
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
         .map_err(|error| schema_error(&error, None, None))
 }

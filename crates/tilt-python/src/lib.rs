@@ -3,7 +3,7 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `program.rs`, `query.rs` | programs; compiled queries, runs, explanations |
+//! | `program.rs`, `query.rs`, `parts.rs` | programs; compiled queries, runs, explanations; results part by part |
 //! | `stream.rs`, `stream/` | the builder: streams, windows, traced values |
 //! | `input.rs`, `declare.rs`, `redeclare.rs` | rows for an input of a query; the declaration that rows fit; inputs declared otherwise |
 //! | `table.rs`, `column.rs`, `build.rs` | Arrow tables: Python objects in and out |
@@ -28,6 +28,7 @@ mod functions;
 mod guard;
 mod input;
 mod lookup;
+mod parts;
 mod pointer;
 mod program;
 mod query;
@@ -55,9 +56,10 @@ mod _native {
     use crate::{
         column::{Column, Values},
         declare::{declare, duration, increasing},
-        files::{Scan, write},
+        files::{Scan, Writer},
         input::Input,
-        lookup::lookup,
+        lookup::Lookup,
+        parts::Parts,
         pointer::Pointer,
         program::Program,
         query::Query,

@@ -1,72 +1,88 @@
 //! Rows joined with a table that does not change with time.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, hash::Hash, sync::Arc};
 
-use arrow_array::{
-    Array, ArrayRef, Int64Array, RecordBatch, StringArray, UInt32Array, cast::AsArray,
-};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt32Array, cast::AsArray};
 use arrow_cast::cast;
 use arrow_schema::{ArrowError, DataType, Schema};
 use arrow_select::{concat::concat_batches, take::take};
 use pyo3::prelude::*;
 
-use crate::{
-    errors::{InternalError, schema_error},
-    guard::guarded,
-    table::Table,
-};
+use crate::{errors::schema_error, guard::guarded, table::Table};
 
-/// The rows with the columns of `side` beside them: those of its row whose `key` is what the row has in column `on`, nulls where there is none.
-#[pyfunction]
-pub(crate) fn lookup(
-    py: Python<'_>,
-    rows: &Table,
-    on: &str,
-    side: &Table,
-    key: &str,
-) -> PyResult<Table> {
-    let (on_index, on_field) = rows.find(on)?;
-    let (key_index, key_field) = side.find(key)?;
-    let of_integers =
-        is_integer(on_field.data_type()) && is_integer(value_type(key_field.data_type()));
-    let joined = guarded(py, || {
-        let side = concat_batches(&side.schema, &side.batches)?;
-        let keys = Keys::new(side.column(key_index), of_integers)?;
-        let found = match keys.rows() {
-            Ok(found) => found,
-            Err(twice) => return Ok(Err(twice)),
-        };
-        let added: Vec<usize> = (0..side.num_columns())
-            .filter(|&index| index != key_index)
-            .collect();
-        let mut fields = rows.schema.fields().to_vec();
-        for &index in &added {
-            let field = side.schema_ref().field(index).clone().with_nullable(true);
-            fields.push(Arc::new(field));
-        }
-        let schema = Arc::new(Schema::new(fields));
-        let batches = rows.batches.iter().map(|batch| {
-            let wanted = Keys::new(batch.column(on_index), of_integers)?;
-            let places = UInt32Array::from(wanted.places(&found));
-            let mut columns = batch.columns().to_vec();
-            for &index in &added {
-                columns.push(take(side.column(index), &places, None)?);
-            }
-            RecordBatch::try_new(Arc::clone(&schema), columns)
-        });
-        let batches = batches.collect::<Result<Vec<_>, ArrowError>>()?;
-        Ok::<_, ArrowError>(Ok(Table::new(schema, batches)))
-    })?;
-    match joined {
-        Ok(Ok(table)) => Ok(table),
-        Ok(Err(twice)) => Err(schema_error(
-            &format!(
+/// A table by its key, to put columns beside rows.
+#[pyclass(frozen, module = "tilt._native")]
+pub(crate) struct Lookup(pub(crate) Arc<Side>);
+
+/// The table, and where each key is.
+pub(crate) struct Side {
+    table: RecordBatch,
+    key: usize,
+    rows: Places,
+}
+
+#[pymethods]
+impl Lookup {
+    /// The rows of `table`, each of which has a `key` of its own.
+    #[new]
+    fn new(py: Python<'_>, table: &Table, key: &str) -> PyResult<Self> {
+        let (index, field) = table.find(key)?;
+        let of_integers = is_integer(value_type(field.data_type()));
+        let side = guarded(py, || {
+            let table = concat_batches(&table.schema, &table.batches)?;
+            let rows = Keys::new(table.column(index), of_integers)?.places();
+            Ok::<_, ArrowError>((table, rows))
+        })?;
+        let (table, rows) = side.map_err(|error| schema_error(&error, Some(key), None))?;
+        let rows = rows.map_err(|twice| {
+            let message = format!(
                 "column `{key}` of the table has {twice} in more than one row; keep one row for each key"
-            ),
-            Some(key),
-            None,
-        )),
-        Err(error) => Err(InternalError::new_err(error.to_string())),
+            );
+            schema_error(&message, Some(key), None)
+        })?;
+        Ok(Self(Arc::new(Side {
+            table,
+            key: index,
+            rows,
+        })))
+    }
+
+    /// The rows with the columns of the table beside them: those of its row whose key is what the row has in column `on`, nulls where there is none.
+    fn beside(&self, py: Python<'_>, rows: &Table, on: &str) -> PyResult<Table> {
+        rows.find(on)?;
+        guarded(py, || {
+            let empty = RecordBatch::new_empty(Arc::clone(&rows.schema));
+            let schema = self.0.beside(&empty, on)?.schema();
+            let batches = rows.batches.iter().map(|batch| self.0.beside(batch, on));
+            Ok(Table::new(schema, batches.collect::<PyResult<_>>()?))
+        })?
+    }
+}
+
+impl Side {
+    /// Whether rows get a column of this name.
+    pub(crate) fn adds(&self, name: &str) -> bool {
+        let found = self.table.schema_ref().column_with_name(name);
+        found.is_some_and(|(index, _)| index != self.key)
+    }
+
+    /// A batch with the columns of the table beside its own; a batch without column `on` as it is.
+    pub(crate) fn beside(&self, batch: &RecordBatch, on: &str) -> PyResult<RecordBatch> {
+        let Some(wanted) = batch.column_by_name(on) else {
+            return Ok(batch.clone());
+        };
+        let joined = || -> Result<RecordBatch, ArrowError> {
+            let places = UInt32Array::from(self.rows.of(wanted)?);
+            let mut fields = batch.schema().fields().to_vec();
+            let mut columns = batch.columns().to_vec();
+            for index in (0..self.table.num_columns()).filter(|index| *index != self.key) {
+                let field = self.table.schema_ref().field(index).clone();
+                fields.push(Arc::new(field.with_nullable(true)));
+                columns.push(take(self.table.column(index), &places, None)?);
+            }
+            RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
+        };
+        joined().map_err(|error| schema_error(&error, Some(on), None))
     }
 }
 
@@ -87,64 +103,72 @@ enum Keys {
     Texts(StringArray),
 }
 
-#[derive(PartialEq, Eq, Hash, Clone, Copy)]
-enum Key<'a> {
-    Integer(i64),
-    Text(&'a str),
+/// The row of each key.
+enum Places {
+    Integers(HashMap<i64, u32>),
+    Texts(HashMap<String, u32>),
 }
 
 impl Keys {
     fn new(column: &ArrayRef, of_integers: bool) -> Result<Self, ArrowError> {
-        let dtype = if of_integers {
-            DataType::Int64
-        } else {
-            DataType::Utf8
-        };
-        let column = cast(column, &dtype)?;
         Ok(if of_integers {
+            let column = cast(column, &DataType::Int64)?;
             Self::Integers(column.as_primitive().clone())
         } else {
+            let column = cast(column, &DataType::Utf8)?;
             Self::Texts(column.as_string().clone())
         })
     }
 
-    fn len(&self) -> usize {
-        match self {
-            Self::Integers(column) => column.len(),
-            Self::Texts(column) => column.len(),
-        }
-    }
-
-    fn get(&self, row: usize) -> Option<Key<'_>> {
-        match self {
-            Self::Integers(column) => column
-                .is_valid(row)
-                .then(|| Key::Integer(column.value(row))),
-            Self::Texts(column) => column.is_valid(row).then(|| Key::Text(column.value(row))),
-        }
-    }
-
     /// The row of each key, or a key that has two.
-    fn rows(&self) -> Result<HashMap<Key<'_>, u32>, String> {
-        let mut found = HashMap::with_capacity(self.len());
-        for (row, place) in (0..self.len()).zip(0u32..) {
-            let Some(key) = self.get(row) else { continue };
-            if found.insert(key, place).is_some() {
-                return Err(match key {
-                    Key::Integer(key) => key.to_string(),
-                    Key::Text(key) => format!("{key:?}"),
-                });
-            }
+    fn places(&self) -> Result<Places, String> {
+        match self {
+            Self::Integers(column) => numbered(column.iter())
+                .map(Places::Integers)
+                .map_err(|twice| twice.to_string()),
+            Self::Texts(column) => numbered(column.iter().map(|key| key.map(str::to_owned)))
+                .map(Places::Texts)
+                .map_err(|twice| format!("{twice:?}")),
         }
-        Ok(found)
     }
+}
 
-    /// Where each row's key is found.
-    fn places(&self, found: &HashMap<Key<'_>, u32>) -> Vec<Option<u32>> {
-        let place = |row| {
-            self.get(row)
-                .and_then(|key: Key<'_>| found.get(&key).copied())
-        };
-        (0..self.len()).map(place).collect()
+fn numbered<K: Hash + Eq + Clone>(
+    keys: impl Iterator<Item = Option<K>>,
+) -> Result<HashMap<K, u32>, K> {
+    let mut found = HashMap::with_capacity(keys.size_hint().0);
+    for (key, row) in keys.zip(0u32..) {
+        let Some(key) = key else { continue };
+        if found.insert(key.clone(), row).is_some() {
+            return Err(key);
+        }
+    }
+    Ok(found)
+}
+
+impl Places {
+    /// Where the key of each row is found.
+    fn of(&self, wanted: &ArrayRef) -> Result<Vec<Option<u32>>, ArrowError> {
+        let is_integer = is_integer(value_type(wanted.data_type()));
+        Ok(match (self, Keys::new(wanted, is_integer)?) {
+            (Self::Integers(rows), Keys::Integers(keys)) => {
+                keys.iter().map(|key| rows.get(&key?).copied()).collect()
+            }
+            (Self::Texts(rows), Keys::Texts(keys)) => {
+                keys.iter().map(|key| rows.get(key?).copied()).collect()
+            }
+            // An integer is found by its digits among texts, and the other way round.
+            (Self::Texts(rows), Keys::Integers(keys)) => keys
+                .iter()
+                .map(|key| rows.get(&key?.to_string()).copied())
+                .collect(),
+            (Self::Integers(rows), Keys::Texts(keys)) => {
+                let row = |key: &str| {
+                    let number = key.parse::<i64>().ok()?;
+                    (number.to_string() == key).then(|| rows.get(&number).copied())?
+                };
+                keys.iter().map(|key| row(key?)).collect()
+            }
+        })
     }
 }

@@ -2,13 +2,14 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    ops::RangeInclusive,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
-use pyo3::{exceptions::PyValueError, prelude::*};
+use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 use tilt::{
     Backend, Cancel, Compiled, RunOptions,
     data::{Layout, SnapshotBuffer},
@@ -19,12 +20,16 @@ use crate::{
     errors::{data_error, run_error},
     functions::Calls,
     guard::guarded,
-    input::Input,
+    input::{Chunks, Input},
+    parts::Parts,
     program::{Program, parse},
     redeclare::pruned,
     table::Table,
     watch::watched,
 };
+
+/// Rows that a run in parts takes at once.
+const CHUNK_ROWS: RangeInclusive<usize> = 1 << 10..=1 << 16;
 
 /// A program as text or as it is.
 #[derive(FromPyObject)]
@@ -53,42 +58,19 @@ impl Query {
 
     /// Runs the query. `progress` is called about twenty times a second, on the calling thread, with the share of the work that is
     /// done; an exception of it ends the run.
-    #[pyo3(signature = (inputs, *, threads=None, span=None, part=None, backend=None, functions=None, layout=None, progress=None))]
-    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+    #[pyo3(signature = (inputs, *, layout=None, progress=None, **options))]
     fn run(
         &self,
         py: Python<'_>,
         inputs: HashMap<String, Py<Input>>,
-        threads: Option<usize>,
-        span: Option<(i64, i64)>,
-        part: Option<(i64, i64)>,
-        backend: Option<&str>,
-        functions: Option<HashMap<String, Py<PyAny>>>,
         layout: Option<&str>,
         progress: Option<Py<PyAny>>,
+        options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Table> {
-        let calls = Calls::new(&self.program, functions.into_iter().flatten().collect());
-        let mut options = RunOptions::default().functions(calls.functions.clone());
-        if let Some(threads) = threads {
-            options = options.threads(threads);
-        }
-        if let Some((start, end)) = span {
-            options = options.span(Span::new(start, end));
-        }
-        if let Some((start, end)) = part {
-            options = options.part(Span::new(start, end));
-        }
-        if let Some(name) = backend {
-            options = options.backend(parse_backend(name)?);
-        }
+        let (mut options, calls, cancel) = self.options(options)?;
         let layout = layout.map(parse_layout).transpose()?.unwrap_or_default();
-        let inputs = inputs
-            .into_iter()
-            .map(|(name, input)| (name, input.get().clone()));
-        let inputs: BTreeMap<String, Input> = inputs.collect();
+        let inputs = owned(inputs);
         let compiled = self.compiled.clone();
-        let cancel = Cancel::new();
-        options = options.cancel(cancel.clone());
         let done = Arc::new(AtomicU64::new(0));
         if progress.is_some() {
             let done = Arc::clone(&done);
@@ -110,31 +92,84 @@ impl Query {
         }
     }
 
+    /// Runs the query on rows as they are read and gives its result part by part, in about `memory` bytes. `columns` are other names for all columns of
+    /// the result; rows are taken `chunk_rows` at a time, by default as many as are a small share of the memory. Raises `WholeError` if no part of the result can be told before all rows are read.
+    #[pyo3(signature = (inputs, *, memory=None, chunk_rows=None, layout=None, columns=None, progress=None, **options))]
+    #[expect(clippy::too_many_arguments, reason = "keywords in Python")]
+    fn parts(
+        &self,
+        py: Python<'_>,
+        inputs: HashMap<String, Py<Input>>,
+        memory: Option<usize>,
+        chunk_rows: Option<usize>,
+        layout: Option<&str>,
+        columns: Option<Vec<String>>,
+        progress: Option<Py<PyAny>>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Parts> {
+        let (mut options, calls, cancel) = self.options(options)?;
+        if let Some(memory) = memory {
+            options = options.memory(memory);
+        }
+        let layout = layout.map(parse_layout).transpose()?.unwrap_or_default();
+        let inputs = owned(inputs);
+        let read = Arc::new(AtomicUsize::new(0));
+        let program = self.compiled.program();
+        let (run, rows) = guarded(py, || {
+            let mut chunks: BTreeMap<String, Chunks> = BTreeMap::new();
+            let mut rows = Some(0);
+            for (_, declared) in program.inputs() {
+                // One that is missing is reported by the run.
+                if let Some(input) = inputs.get(&declared.name) {
+                    let (name, read) = (declared.name.clone(), Arc::clone(&read));
+                    let rows_at_once = chunk_rows.unwrap_or_else(|| chunk_of(declared, memory));
+                    let arriving =
+                        input.chunks(declared, program.unit, rows_at_once.max(1), read)?;
+                    chunks.insert(name, arriving);
+                    rows = rows.zip(input.rows()).map(|(sum, rows)| sum + rows);
+                }
+            }
+            let run = self.compiled.stream(chunks, &options);
+            Ok::<_, PyErr>((run.map_err(|error| run_error(&error))?, rows))
+        })??;
+        let parts = Parts::start(run, calls, layout, columns, cancel)?;
+        Ok(parts.watched(progress, read, rows))
+    }
+
+    /// Why the query cannot be run in parts, if it cannot.
+    fn whole(&self) -> Option<String> {
+        let nothing = |(_, input): (_, &ir::Input)| {
+            let chunks: Chunks = Box::new(std::iter::empty());
+            (input.name.clone(), chunks)
+        };
+        let inputs = self.compiled.program().inputs().map(nothing).collect();
+        match self.compiled.stream(inputs, &RunOptions::default()) {
+            Err(tilt::Error::Whole { why, .. }) => Some(why),
+            _ => None,
+        }
+    }
+
     /// Runs the query and gives the plan with what was measured.
-    #[pyo3(signature = (inputs, *, threads=None))]
+    #[pyo3(signature = (inputs, **options))]
     fn analyze(
         &self,
         py: Python<'_>,
         inputs: HashMap<String, Py<Input>>,
-        threads: Option<usize>,
+        options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<String> {
-        let inputs = inputs
-            .into_iter()
-            .map(|(name, input)| (name, input.get().clone()));
-        let inputs: BTreeMap<String, Input> = inputs.collect();
-        let cancel = Cancel::new();
-        let mut options = RunOptions::default().cancel(cancel.clone());
-        if let Some(threads) = threads {
-            options = options.threads(threads);
-        }
+        let (options, calls, cancel) = self.options(options)?;
+        let inputs = owned(inputs);
         let compiled = self.compiled.clone();
         let work = move || {
             let buffers = read(&compiled, &inputs)?;
             let analyzed = compiled.analyze(&buffers, &options);
             analyzed.map_err(|error| run_error(&error))
         };
-        let (_, text) = watched(py, work, |_| Ok(()), || cancel.cancel())??;
-        Ok(text)
+        let result = watched(py, work, |_| Ok(()), || cancel.cancel())?;
+        match calls.raised() {
+            Some(raised) => Err(raised),
+            None => result.map(|(_, text)| text),
+        }
     }
 
     /// The program as given, after all passes, as stages and loops, as LLVM IR or as assembly.
@@ -158,6 +193,62 @@ impl Query {
     fn program(&self) -> Program {
         Program(self.program.clone())
     }
+}
+
+impl Query {
+    /// The options that all runs have, the functions that they call, and what ends them.
+    fn options(&self, given: Option<&Bound<'_, PyDict>>) -> PyResult<(RunOptions, Calls, Cancel)> {
+        let functions: Option<HashMap<String, Py<PyAny>>> = option(given, "functions")?;
+        let calls = Calls::new(&self.program, functions.into_iter().flatten().collect());
+        let cancel = Cancel::new();
+        let mut options = RunOptions::default()
+            .functions(calls.functions.clone())
+            .cancel(cancel.clone());
+        if let Some(threads) = option(given, "threads")? {
+            options = options.threads(threads);
+        }
+        if let Some((start, end)) = option(given, "span")? {
+            options = options.span(Span::new(start, end));
+        }
+        if let Some((start, end)) = option(given, "part")? {
+            options = options.part(Span::new(start, end));
+        }
+        if let Some(name) = option::<String>(given, "backend")? {
+            options = options.backend(parse_backend(&name)?);
+        }
+        Ok((options, calls, cancel))
+    }
+}
+
+/// An option that was given and is not `None`.
+fn option<T>(given: Option<&Bound<'_, PyDict>>, name: &str) -> PyResult<Option<T>>
+where
+    T: for<'a, 'py> FromPyObject<'a, 'py>,
+{
+    let found = given.map(|given| given.get_item(name)).transpose()?;
+    let found = found.flatten().filter(|value| !value.is_none());
+    found
+        .map(|value| value.extract().map_err(Into::into))
+        .transpose()
+}
+
+/// How many rows of an input are about a thirty-second of the memory.
+fn chunk_of(input: &ir::Input, memory: Option<usize>) -> usize {
+    let columns = match &input.dtype {
+        ir::DType::Record(fields) => fields.len(),
+        _ => 1,
+    };
+    let (least, most) = CHUNK_ROWS.into_inner();
+    memory.map_or(most, |memory| {
+        (memory / 32 / (16 * (columns + 1))).clamp(least, most)
+    })
+}
+
+fn owned(inputs: HashMap<String, Py<Input>>) -> BTreeMap<String, Input> {
+    let inputs = inputs.into_iter();
+    inputs
+        .map(|(name, input)| (name, input.get().clone()))
+        .collect()
 }
 
 fn compile(program: &ir::Program) -> PyResult<Compiled> {

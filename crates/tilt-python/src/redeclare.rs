@@ -92,15 +92,27 @@ pub(crate) fn events(query: &Stream) -> PyResult<(String, bool)> {
     let program = checked(query.0.program("query"))?;
     let timelines = ir::Timelines::new(&program);
     let timeline = timelines.of(program.output);
-    let span = match timeline {
-        ir::Timeline::Input(id) => program.streams[id].as_input().map(|input| input.span),
-        ir::Timeline::Grid { period, .. } => Some(SpanRule::Fixed(period)),
-        ir::Timeline::Own(_) => None,
-    };
-    let text = match span {
+    let text = match span(&program, &timelines, timeline) {
         Some(SpanRule::Point) => "point".to_owned(),
         Some(SpanRule::Fixed(ticks)) => format!("fixed {ticks}"),
         _ => "interval".to_owned(),
     };
     Ok((text, timelines.is_bag(timeline)))
+}
+
+/// What gives the events of a timeline their starts, if it is known. Events that were only moved are as long as before.
+fn span(program: &Program, timelines: &ir::Timelines, timeline: ir::Timeline) -> Option<SpanRule> {
+    match timeline {
+        ir::Timeline::Input(id) => program.streams[id].as_input().map(|input| input.span),
+        ir::Timeline::Grid { period, .. } => Some(SpanRule::Fixed(period)),
+        ir::Timeline::Own(id) => match &program.streams[id].as_temporal()?.clock {
+            ir::Clock::OnChange(sources) => match sources.as_slice() {
+                [ir::Source::Value { stream, .. }] => {
+                    span(program, timelines, timelines.of(*stream))
+                }
+                _ => None,
+            },
+            _ => None,
+        },
+    }
 }

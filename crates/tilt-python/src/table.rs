@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchReader, StructArray};
 use arrow_schema::{ArrowError, Field, Fields, Schema, SchemaRef};
 use pyo3::{
-    exceptions::PyTypeError,
+    exceptions::{PyTypeError, PyValueError},
     prelude::*,
     types::{PyCapsule, PyTuple},
 };
@@ -76,6 +76,16 @@ impl Table {
             })
         })
     }
+}
+
+/// A batch whose columns have other names, as many as there are.
+pub(crate) fn renamed(batch: &RecordBatch, names: &[String]) -> PyResult<RecordBatch> {
+    let fields = batch.schema_ref().fields().iter().zip(names);
+    let fields: Vec<Field> = fields
+        .map(|(field, name)| field.as_ref().clone().with_name(name))
+        .collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), batch.columns().to_vec())
+        .map_err(|error| schema_error(&error, None, None))
 }
 
 /// A column in Python: name, values, type and time zone.
@@ -189,18 +199,24 @@ impl Table {
 
     /// The same columns under other names, as many as there are.
     fn renamed(&self, names: Vec<String>) -> PyResult<Self> {
-        let fields = self.schema.fields().iter().zip(names);
-        let fields: Vec<Field> = fields
-            .map(|(field, name)| field.as_ref().clone().with_name(name))
-            .collect();
-        let schema = Arc::new(Schema::new(fields));
-        let batches = self.batches.iter().map(|batch| {
-            let columns = batch.columns().to_vec();
-            RecordBatch::try_new(Arc::clone(&schema), columns)
-        });
-        let batches: Result<Vec<_>, ArrowError> = batches.collect();
-        let batches = batches.map_err(|error| FileError::new_err(error.to_string()))?;
-        Ok(Self::new(schema, batches))
+        let empty = RecordBatch::new_empty(Arc::clone(&self.schema));
+        let schema = renamed(&empty, &names)?.schema();
+        let batches = self.batches.iter().map(|batch| renamed(batch, &names));
+        Ok(Self::new(schema, batches.collect::<PyResult<_>>()?))
+    }
+
+    /// The rows of several tables with the same columns, one after the other.
+    #[staticmethod]
+    fn joined(tables: Vec<Py<Self>>) -> PyResult<Self> {
+        let Some(first) = tables.first() else {
+            return Err(PyValueError::new_err("there is no table to join"));
+        };
+        let batches = tables.iter().flat_map(|table| table.get().batches.clone());
+        let batches = batches.filter(|batch| batch.num_rows() > 0);
+        Ok(Self::new(
+            Arc::clone(&first.get().schema),
+            batches.collect(),
+        ))
     }
 
     fn select(&self, names: Vec<String>) -> PyResult<Self> {

@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use crate::guard::{caught, internal};
 
 /// Ctrl-C is noticed within this time.
-const TICK: Duration = Duration::from_millis(50);
+pub(crate) const TICK: Duration = Duration::from_millis(50);
 
 /// Does `work`; every now and then handles signals and calls `tick`. If one of them raises, `stop` asks the work to end, and the exception is
 /// raised without waiting for that: the thread drops what it has when it is done.

@@ -12,6 +12,7 @@ use crate::{
     clock::default_clock,
     expr::Expr,
     ids::{ExprId, FuncId, Id, ReducerId, StreamId},
+    nullness::strict_in_source,
     pass::{
         dce::live_streams,
         rewrite::{Copier, rebuild},
@@ -252,20 +253,19 @@ impl Draft {
         Some(timelines.stretch(timelines.of(stream))? + 1)
     }
 
-    /// The values of operands that are evaluated together: read, if all are on one timeline, and otherwise with the definitions of the
-    /// floating ones in place.
+    /// The values of operands that are evaluated together: read, if all are on one timeline, and otherwise with the definitions of those
+    /// that are floating or held in place.
     pub(super) fn joined(&mut self, operands: &[StreamId]) -> Checked<Vec<ExprId>> {
         let timelines = Timelines::new(&self.program);
         let one_timeline = operands
             .iter()
             .all(|id| timelines.of(*id) == timelines.of(operands[0]));
-        let floating = Floating::of(&self.program);
         let mut values = Vec::with_capacity(operands.len());
         for id in operands {
-            values.push(if one_timeline || !floating.contains(*id) {
+            values.push(if one_timeline {
                 self.read(*id)?
             } else {
-                self.inlined(*id, &floating)?
+                self.value(*id)?
             });
         }
         Ok(values)
@@ -307,27 +307,72 @@ impl Draft {
     /// The value of a stream at the instants of any clock: what a floating one computes there, what any other has there.
     pub(super) fn value(&mut self, stream: StreamId) -> Checked<ExprId> {
         let floating = Floating::of(&self.program);
-        let temporal = self.program.streams[stream].as_temporal();
-        // What is held is the same at every instant, but the end of a held event is known only when the next one comes.
-        let is_held = temporal.is_some_and(|temporal| {
-            matches!(self.program.expr(temporal.body), Expr::Hold { .. })
-                && matches!(temporal.clock, Clock::OnChange(_))
-        });
-        if is_held || floating.contains(stream) {
+        if self.is_held(stream) || floating.contains(stream) {
             self.inlined(stream, &floating)
         } else {
             self.read(stream)
         }
     }
 
-    /// The value of a stream at the instants of a clock; of one on the clock's timeline it is read.
+    /// Whether a stream is nothing but another one, held. That is the same at every instant of an event, but the end of a held event is known only when
+    /// the next one comes.
+    fn is_held(&self, stream: StreamId) -> bool {
+        let temporal = self.program.streams[stream].as_temporal();
+        temporal.is_some_and(|temporal| {
+            matches!(self.program.expr(temporal.body), Expr::Hold { .. })
+                && matches!(temporal.clock, Clock::OnChange(_))
+        })
+    }
+
+    /// The value of a stream at the instants of a clock; of one on the clock's timeline it is read. A stream that combines that timeline's events
+    /// with others is computed there: as events of its own several of them could be active at once.
     pub(super) fn value_on(&mut self, stream: StreamId, clock: &Clock) -> Checked<ExprId> {
         let timelines = Timelines::new(&self.program);
-        if timelines.aligned(clock) == Some(timelines.of(stream)) {
-            self.read(stream)
-        } else {
-            self.value(stream)
+        let Some(timeline) = timelines.aligned(clock) else {
+            return self.value(stream);
+        };
+        if timelines.of(stream) == timeline {
+            return self.read(stream);
         }
+        let floating = Floating::of(&self.program);
+        let followers: HashSet<StreamId> = self
+            .program
+            .temporals()
+            .map(|(id, _)| id)
+            .filter(|id| timelines.of(*id) != timeline && !floating.contains(*id))
+            .filter(|id| self.follows(&timelines, *id, timeline))
+            .collect();
+        let body = self.program.streams[stream].as_temporal().map(|t| t.body);
+        match body {
+            Some(body) if followers.contains(&stream) => {
+                let inline = |id| floating.contains(id) || followers.contains(&id);
+                self.inlined_expr(body, &inline, &mut HashMap::new())
+            }
+            _ => self.value(stream),
+        }
+    }
+
+    /// Whether every event of a stream lies in one of a timeline and ends with it wherever that one's end is in it, so that its value there is its
+    /// body's.
+    fn follows(&self, timelines: &Timelines, stream: StreamId, timeline: Timeline) -> bool {
+        let Some(temporal) = self.program.streams[stream].as_temporal() else {
+            return false;
+        };
+        let sources = match &temporal.clock {
+            Clock::At(stream) => vec![Source::Value {
+                stream: *stream,
+                offset: 0,
+            }],
+            Clock::OnChange(sources) => sources.clone(),
+            Clock::Every { .. } | Clock::Calendar(_) | Clock::Sessions { .. } => return false,
+        };
+        sources.into_iter().any(|source| {
+            matches!(source, Source::Value { offset: 0, .. })
+                && (timelines.of(source.stream()) == timeline
+                    || source.stream() != stream
+                        && self.follows(timelines, source.stream(), timeline))
+                && strict_in_source(&self.program, temporal.body, source)
+        })
     }
 
     pub(super) fn is_floating(&self, stream: StreamId) -> bool {
@@ -393,20 +438,45 @@ impl Draft {
         let Stream::Temporal(temporal) = &self.program.streams[stream] else {
             return Clock::At(stream);
         };
-        let dropped = match self.program.expr(temporal.body) {
-            Expr::When {
+        match &temporal.clock {
+            _ if self.is_filter(stream) => Clock::At(stream),
+            Clock::At(source) => self.clock_with_gaps(*source),
+            clock => clock.clone(),
+        }
+    }
+
+    fn is_filter(&self, stream: StreamId) -> bool {
+        let temporal = self.program.streams[stream].as_temporal();
+        let body = temporal.map(|temporal| self.program.expr(temporal.body));
+        match body {
+            Some(Expr::When {
                 then, otherwise, ..
-            } => {
+            }) => {
                 matches!(self.program.expr(*then), Expr::At { offset: 0, .. })
                     && matches!(self.program.expr(*otherwise), Expr::Null(_))
             }
             _ => false,
-        };
-        match &temporal.clock {
-            _ if dropped => Clock::At(stream),
-            Clock::At(source) => self.clock_with_gaps(*source),
-            clock => clock.clone(),
         }
+    }
+
+    /// The clock on which conditions choose among operands, also where no condition has a value: that with the gaps of a condition, if all
+    /// operands have their events there.
+    pub(super) fn clock_of_choice(
+        &self,
+        conditions: &[StreamId],
+        operands: &[StreamId],
+    ) -> Option<Clock> {
+        let clocks = conditions.iter().map(|id| self.clock_with_gaps(*id));
+        let mut clocks =
+            clocks.filter(|clock| !matches!(clock, Clock::At(stream) if self.is_filter(*stream)));
+        let clock = clocks.next()?;
+        let timelines = Timelines::new(&self.program);
+        let timeline = timelines.aligned(&clock)?;
+        let floating = Floating::of(&self.program);
+        let is_there = |id: &StreamId| {
+            timelines.of(*id) == timeline || floating.contains(*id) || self.is_held(*id)
+        };
+        operands.iter().all(is_there).then_some(clock)
     }
 
     /// The finished program: what the output needs, verified.

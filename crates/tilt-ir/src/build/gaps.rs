@@ -84,7 +84,7 @@ impl Stream {
     }
 
     /// The value, or `filler` where there could be a value and is none: in the null field of a record, in an empty cell of a grid.
-    /// A filler computed from windows is evaluated there. With `max_gap` only up to that long after the last value.
+    /// A filler computed from windows is evaluated there. With `max_gap` only between values that are at most that far apart: a longer gap stays.
     #[must_use]
     pub fn fill_null(&self, filler: impl Into<Operand>, max_gap: Option<Length>) -> Self {
         let filler = filler.into();
@@ -100,9 +100,8 @@ impl Stream {
                 Operand::Literal(literal) => Arg::Literal(literal.clone()),
             };
             if let Some(gap) = &max_gap {
-                let last = draft.held(ids[0], Some(gap))?;
-                let too_long = draft.add(Expr::IsNull(last))?;
-                let short = draft.add(Expr::Unary(expr::UnaryOp::Not, too_long))?;
+                let gap = gap.positive("max_gap", draft.unit())?;
+                let short = draft.in_short_gap(ids[0], gap)?;
                 let dtype = draft.program.dtype(own).clone();
                 let value = match filler {
                     Arg::Expr(value) => value,
@@ -117,8 +116,8 @@ impl Stream {
         })
     }
 
-    /// The value, or one from around the gap where there could be one and is none. `max_gap` is how far away the value may be, of
-    /// [`Linear`](Fill::Linear) how far apart the two may be; only [`Forward`](Fill::Forward) goes without.
+    /// The value, or one from around the gap where there could be one and is none. `max_gap` is how far apart the values around a gap may be: a longer one
+    /// stays. Only [`Forward`](Fill::Forward) goes without.
     #[must_use]
     pub fn fill_gaps(&self, with: Fill, max_gap: Option<Length>) -> Self {
         Self::combine("fill_null", &[self], |draft, ids| {
@@ -130,11 +129,18 @@ impl Stream {
                 None => Err(needs_a_bound("max_gap")),
             };
             let filler = match with {
-                Fill::Forward => draft.held(x, max_gap.as_ref())?,
+                Fill::Forward if max_gap.is_none() => draft.held(x, None)?,
+                Fill::Forward => {
+                    let gap = bound(draft)?;
+                    let short = draft.in_short_gap(x, gap)?;
+                    let last = draft.held(x, Some(&Length::Ticks(gap)))?;
+                    draft.only_if(short, last)?
+                }
                 Fill::Backward => {
                     let gap = bound(draft)?;
+                    let short = draft.in_short_gap(x, gap)?;
                     let next = draft.next(x, 0, gap)?.0;
-                    draft.after_the_first(x, next)?
+                    draft.only_if(short, next)?
                 }
                 Fill::Linear => {
                     let gap = bound(draft)?;
@@ -205,6 +211,26 @@ impl Draft {
         let ends = self.ends(stream)?;
         let age = Length::Ticks(gap);
         Ok((self.held(stream, Some(&age))?, self.held(ends, Some(&age))?))
+    }
+
+    /// Whether the last event ended and the next one ends at most `gap` apart; φ if there is none so near.
+    fn in_short_gap(&mut self, stream: StreamId, gap: i64) -> Checked<ExprId> {
+        let (_, begin) = self.last(stream, gap)?;
+        let end = self.edge(stream, Edge::End)?;
+        let end = self.add(Expr::Reduce {
+            agg: Agg::First,
+            window: expr::Window {
+                stream,
+                bounds: Bounds::Time {
+                    lo: Some(0),
+                    hi: gap,
+                },
+            },
+            map: Some(end),
+        })?;
+        let whole = self.add(Expr::Binary(BinaryOp::Sub, end, begin))?;
+        let limit = self.duration(gap)?;
+        self.add(Expr::Binary(BinaryOp::Le, whole, limit))
     }
 
     /// The nearer of the last and the next event, within `gap`.

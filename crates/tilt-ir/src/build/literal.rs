@@ -36,6 +36,15 @@ pub enum Operand {
     Literal(Literal),
 }
 
+impl Operand {
+    pub(super) fn stream(&self) -> Option<&Stream> {
+        match self {
+            Self::Stream(stream) => Some(stream),
+            Self::Literal(_) => None,
+        }
+    }
+}
+
 impl Literal {
     /// The type of the constant beside a value of type `other`, or on its own.
     pub(super) fn dtype(&self, other: Option<&DType>) -> DType {

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     expr::{BinaryOp, Expr, UnaryOp},
+    ids::{ExprId, StreamId},
     program::Program,
     types::DType,
 };
@@ -21,29 +22,15 @@ impl Stream {
         operation: &str,
         stem: &str,
         operands: &[Operand],
-        expr: impl FnOnce(&mut Program, &[Arg]) -> Checked<crate::ids::ExprId>,
+        expr: impl FnOnce(&mut Program, &[Arg]) -> Checked<ExprId>,
     ) -> Self {
-        let streams: Vec<&Self> = operands
-            .iter()
-            .filter_map(|operand| match operand {
-                Operand::Stream(stream) => Some(stream),
-                Operand::Literal(_) => None,
-            })
-            .collect();
+        let streams: Vec<&Self> = operands.iter().filter_map(Operand::stream).collect();
         Self::combine(operation, &streams, |draft: &mut Draft, ids| {
-            if ids.is_empty() {
-                return Err(Problem::types("there is no stream among the operands")
-                    .hint("a constant has no events; combine it with a stream"));
-            }
-            let mut values = draft.joined(ids)?.into_iter();
-            let args: Vec<Arg> = operands
-                .iter()
-                .map(|operand| match operand {
-                    Operand::Stream(_) => values.next().map(Arg::Expr),
-                    Operand::Literal(literal) => Some(Arg::Literal(literal.clone())),
-                })
-                .map(|arg| arg.unwrap_or(Arg::Literal(Literal::Null)))
-                .collect();
+            let args = match ids {
+                [] => Vec::new(),
+                ids => draft.joined(ids)?,
+            };
+            let args = arguments(operands, args)?;
             let body = expr(&mut draft.program, &args)?;
             draft.define_joined(stem, ids, body)
         })
@@ -193,6 +180,20 @@ impl Stream {
     }
 }
 
+/// Operands as they are read: streams by their values, in order.
+fn arguments(operands: &[Operand], values: Vec<ExprId>) -> Checked<Vec<Arg>> {
+    if values.is_empty() {
+        return Err(Problem::types("there is no stream among the operands")
+            .hint("a constant has no events; combine it with a stream"));
+    }
+    let mut values = values.into_iter();
+    let args = operands.iter().map(|operand| match operand {
+        Operand::Stream(_) => values.next().map_or(Literal::Null.into(), Arg::Expr),
+        Operand::Literal(literal) => Arg::Literal(literal.clone()),
+    });
+    Ok(args.collect())
+}
+
 /// The first of the operands that has a value, wherever one of them changes.
 pub fn coalesce(operands: impl IntoIterator<Item = impl Into<Operand>>) -> Stream {
     let operands: Vec<Operand> = operands.into_iter().map(Into::into).collect();
@@ -258,20 +259,42 @@ impl Then {
         }
     }
 
-    /// The value where no condition is true.
+    /// The value where no condition is true. A condition that is φ is not true: where the conditions could have a value and have none, as in the
+    /// null field of a record, this is the value.
     #[must_use]
     pub fn otherwise(self, value: impl Into<Operand>) -> Stream {
-        let mut operands = Vec::new();
+        let mut operands: Vec<Operand> = Vec::new();
         for (condition, value) in self.branches {
             operands.extend([condition, value]);
         }
         operands.push(value.into());
-        Stream::apply("when", "v", &operands, |program, args| {
+        let streams: Vec<&Stream> = operands.iter().filter_map(Operand::stream).collect();
+        Stream::combine("when", &streams, |draft, ids| {
+            let mut rest = ids.iter().copied();
+            let of_operands: Vec<Option<StreamId>> = operands
+                .iter()
+                .map(|operand| operand.stream().and_then(|_| rest.next()))
+                .collect();
+            let pairs = of_operands.chunks_exact(2);
+            let conditions: Vec<StreamId> = pairs.filter_map(|pair| pair[0]).collect();
+            let clock = draft.clock_of_choice(&conditions, ids);
+            let values = match &clock {
+                Some(clock) => {
+                    let values = ids.iter().map(|id| draft.value_on(*id, clock));
+                    values.collect::<Checked<Vec<_>>>()?
+                }
+                None => draft.joined(ids)?,
+            };
+            let args = arguments(&operands, values)?;
             let mut result = args[args.len() - 1].clone();
             for pair in args[..args.len() - 1].chunks(2).rev() {
-                result = operators::when(program, &pair[0], &pair[1], &result)?.into();
+                result = operators::when(&mut draft.program, &pair[0], &pair[1], &result)?.into();
             }
-            operators::settled(program, &result)
+            let body = operators::settled(&mut draft.program, &result)?;
+            match clock {
+                Some(clock) => draft.define("v", clock, body),
+                None => draft.define_joined("v", ids, body),
+            }
         })
     }
 

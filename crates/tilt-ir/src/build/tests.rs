@@ -149,7 +149,7 @@ fn windows_add_nothing_to_the_clock_of_a_stream_with_events() {
     let steps = x().hold(None);
     assert_eq!(
         text(&((&steps - &mean) * of("z", DType::F64))),
-        "~hold[t] = hold(~x[t])\n~v_2[t] = (~hold[t] - reduce mean ~y[t-10s : t]) * ~z[t]",
+        "~v_2[t] = (hold(~x[t]) - reduce mean ~y[t-10s : t]) * ~z[t]",
         "what has events inside a floating stream changes the result, too"
     );
     assert_eq!(
@@ -322,7 +322,52 @@ fn gaps_are_where_a_timeline_has_no_value() {
             &x().every("5s", None)
                 .fill_gaps(Fill::Forward, Some("20s".into()))
         ),
-        "~every[t every 5s] = ~x[t]\n~fill[t every 5s] = coalesce(~every[t], hold(~every[t], 21s))"
+        "~every[t every 5s] = ~x[t]
+~time[t] = end(~every[t])
+~fill[t every 5s] = coalesce(~every[t], if reduce first ~every[t : t+20s] map (end(~every[t])) - hold(~time[t], 21s) <= dur(20, s) then hold(~every[t], 21s) else null)"
+    );
+}
+
+#[test]
+fn conditions_choose_where_they_could_have_a_value() {
+    let (px, qty) = (trades().field("px"), trades().field("qty"));
+    let choice = |condition: &Stream| when(condition.clone()).then(1).otherwise(0);
+    assert!(text(&choice(&px.gt(3.0))).ends_with("~v_2[t at ~trades] = if ~v[t] then 1 else 0"));
+    let large = px.filter(px.gt(3.0));
+    assert!(
+        text(&choice(&large.gt(5.0))).ends_with("~v_3[t] = if ~v_2[t] then 1 else 0"),
+        "what a filter dropped is no gap"
+    );
+    assert!(
+        text(
+            &when(large.gt(5.0))
+                .then(&qty)
+                .when(px.gt(1.0))
+                .then(0)
+                .otherwise(&qty)
+        )
+        .contains("[t at ~trades] = if"),
+        "one condition that was not filtered suffices"
+    );
+    assert_eq!(
+        text(&when(x().gt(0.0)).then(y()).otherwise(0.0)),
+        "~v[t] = ~x[t] > 0.0\n~v_2[t] = if ~v[t] then ~y[t] else 0.0",
+        "streams with events of their own choose wherever one changes"
+    );
+}
+
+#[test]
+fn columns_that_follow_a_stream_are_computed_at_its_events() {
+    let slip = trades().field("px") - y().hold(None);
+    let wide = trades().with_columns([("slip", &slip), ("twice", &(&slip * 2.0))]);
+    assert!(
+        text(&wide).ends_with("slip: ~px[t] - hold(~y[t]), twice: (~px[t] - hold(~y[t])) * 2.0}")
+    );
+    assert_eq!(wide.assert_causal(), Ok(()));
+    let either = coalesce([&trades().field("px"), &y().hold(None)]);
+    assert!(
+        text(&trades().with_columns([("either", &either)])).contains("either: ~v[t]"),
+        "an event of it may outlast the trade"
     );
 }
 

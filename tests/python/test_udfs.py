@@ -1,0 +1,56 @@
+"""Functions of one's own in queries."""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+import tilt as tl
+
+
+@pytest.fixture
+def x() -> tl.Stream:
+    return tl.stream({"t": range(1000), "x": np.arange(1, 1001) / 7}, time="t", unit="s")["x"]
+
+
+# Numba's own objects warn when they are collected, which is an error in these tests.
+@pytest.mark.filterwarnings("default")
+def test_functions_compiled_by_numba_are_called_without_python(x: tl.Stream) -> None:
+    numba = pytest.importorskip("numba")
+
+    @numba.cfunc("float64(float64, float64)")  # type: ignore[untyped-decorator]
+    def softened(value: float, width: float) -> float:
+        return value / (width + abs(value))
+
+    @numba.cfunc("boolean(int64)")  # type: ignore[untyped-decorator]
+    def is_even(value: int) -> bool:
+        return value % 2 == 0
+
+    soft = tl.udf(softened, args=["f64", "f64"], returns="f64")
+    got = soft(x, x["-10s":].max()).collect()["x"]
+    values = np.arange(1, 1001) / 7
+    np.testing.assert_array_equal(got, values / (values + values))
+    even = tl.udf(is_even, args=[int], returns=bool)
+    assert even(x.cast(int)).collect()["x"][:15] == [int(i / 7) % 2 == 0 for i in range(1, 16)]
+
+
+def test_what_functions_cost_is_told(x: tl.Stream) -> None:
+    half = tl.udf(lambda v: v / 2, args=[float], returns=float, name="half")
+    assert "1000 rows" in half(x).explain(analyze=True)
+
+    def fail(value: float) -> float:
+        raise ZeroDivisionError(value)
+
+    with pytest.raises(ZeroDivisionError):
+        tl.udf(fail, args=[float], returns=float, name="fails")(x).explain(analyze=True)
+
+
+def test_functions_of_ctypes_and_addresses(x: tl.Stream) -> None:
+    kind = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)
+    tripled = kind(lambda value: value * 3)
+    expected = (x * 3).collect()["x"]
+    assert tl.udf(tripled, args=[float], returns=float)(x).collect()["x"] == expected
+    address = ctypes.cast(tripled, ctypes.c_void_p).value
+    assert tl.udf(address, args=[float], returns=float)(x).collect()["x"] == expected
+    with pytest.raises(TypeError, match="not NoneType"):
+        tl.udf(None, args=[float], returns=float)
