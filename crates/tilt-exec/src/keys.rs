@@ -400,7 +400,7 @@ pub(crate) fn are_same(a: &Leaf, b: &Leaf) -> bool {
     each(a, 0..a.len, |_, word| words.push(word));
     let mut same = a.len == b.len;
     each(b, 0..b.len, |row, word| {
-        same &= words.get(row) == Some(&word)
+        same &= words.get(row) == Some(&word);
     });
     same
 }

@@ -464,16 +464,12 @@ impl Reduction<'_, '_, '_> {
         let locates = &mut self.reads.found().locates;
         locates.push(Locate::Range { range, last });
         let locate = locates.len() - 1;
-        match read {
-            Some((stream, leaf)) => {
-                let (value, valid) = self.reads.column(self.body, stream, leaf, locate);
-                Ok(Term::Scalar { value, valid })
-            }
-            None => {
-                let stream = self.mapped.unwrap_or(self.stream);
-                self.reads.term(self.body, stream, locate)
-            }
+        if let Some((stream, leaf)) = read {
+            let (value, valid) = self.reads.column(self.body, stream, leaf, locate);
+            return Ok(Term::Scalar { value, valid });
         }
+        let stream = self.mapped.unwrap_or(self.stream);
+        self.reads.term(self.body, stream, locate)
     }
 
     /// Whether each window is folded on its own: windows hardly overlap, or an event may reach beyond its window, where it would belong to

@@ -42,7 +42,7 @@ impl Places {
         }
         bounds.push(next);
         let (memory, bytes) = room::<i64>(ends.len());
-        let spread = Out(memory.as_ptr().cast::<i64>());
+        let spread = Out::<i64>::of(&memory);
         let of_rows = filled(ends.len(), |out: &mut [u32]| {
             fill(out, threads, |part, rows, out| {
                 let mut next = begins[part].clone();
@@ -89,7 +89,7 @@ impl Places {
     pub(super) fn spread<T: Copy + Send + Sync>(&self, values: &[T]) -> Buffer {
         assert_eq!(self.of_rows.len(), values.len(), "a place for each value");
         let (memory, bytes) = room::<T>(values.len());
-        let out = Out(memory.as_ptr().cast::<T>());
+        let out = Out::of(&memory);
         in_parts(values.len(), self.threads, |rows| {
             let places = &self.of_rows[rows.clone()];
             for (place, value) in places.iter().zip(&values[rows]) {
@@ -173,6 +173,10 @@ struct Out<T>(*mut T);
 unsafe impl<T: Send> Sync for Out<T> {}
 
 impl<T> Out<T> {
+    fn of(memory: &Returned) -> Self {
+        Self(memory.as_ptr().cast())
+    }
+
     /// # Safety
     /// There is room for a value there, and no other thread writes to it.
     unsafe fn write(&self, place: u32, value: T) {
