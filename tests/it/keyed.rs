@@ -253,6 +253,90 @@ fn windows_by_key_agree_with_the_oracle() {
     }
 }
 
+/// Programs that read by time alone, over `~e` as above and `~f: {k, w: f64}`.
+const ON_LINES: [&str; 9] = [
+    "~y[t] = {m: reduce mean ~e[t-12 : t] map (~e[t].x), n: reduce len ~e[t-30 : t-2]}",
+    "~y[t] = if ~e[t].v > 0 then reduce std ~e[t-7 : t] map (~e[t].x) else null",
+    "~y[t] = {k: ~e[t].k, v: ~e[t].v, s: reduce sum ~e[t-9 : t+6] map (~e[t].v)}",
+    "~p[t] = if ~e[t].b then ~e[t].x else null  ~y[t at ~e] = hold(~p[t-3], 50)",
+    "~y[t at ~e] = {v: ~e[t].v, w: hold(~f[t]).w}",
+    "~y[t at ~f] = {w: ~f[t].w, x: hold(~e[t-1]).x, m: reduce median ~e[t-20 : t] map (~e[t].x)}",
+    "~y[t at ~f] = ~f[t].w + coalesce(hold(~e[t], 9).x, 100.0)",
+    "~d[t] = ~f[t].w * 2.0  ~y[t at ~e] = {b: ~e[t].b, l: reduce last ~d[t-40 : t], f: reduce first ~d[t-40 : t]}",
+    "~y[t] = reduce slope ~e[t-25 : t] map (~e[t].x)",
+];
+
+#[test]
+fn keys_on_one_line_of_time_agree_with_the_oracle() {
+    let mut random = Random(11);
+    for kind in KINDS {
+        for text in ON_LINES {
+            let dtype = kind.dtype();
+            let text = format!(
+                "query q unit tick {{ input ~e: {{k: {dtype}, v: i64, x: f64, b: bool}} point key k overlap last \
+                 input ~f: {{k: {dtype}, w: f64}} point key k overlap first  {text}  output ~y }}"
+            );
+            let program = ir::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+            // Far apart, only some of the keys have room on a line, or none.
+            for (n, stretch) in [(0, 1), (1, 1), (200, 1), (100, 1 << 50), (40, 1 << 53)] {
+                let far = |events: Vec<Event>| -> Vec<Event> {
+                    let moved = |e: Event| Event::point(e.end * stretch, e.value);
+                    events.into_iter().map(moved).collect()
+                };
+                let others = points(kind, n, &mut random).into_iter().map(|event| {
+                    let Value::Record(fields) = &event.value else {
+                        unreachable!("points have records")
+                    };
+                    let fields = [fields[0].clone(), fields[2].clone()];
+                    Event::point(event.end + 1, Value::record(fields))
+                });
+                let others = far(others.collect());
+                let events = far(points(kind, n, &mut random));
+                let inputs = Inputs::from([("e".to_owned(), events), ("f".to_owned(), others)]);
+                let arrays = buffers(&program, &inputs);
+                for part in [None, Some(Span::new(-5 * stretch, 103 * stretch))] {
+                    let options = Options {
+                        part,
+                        ..Options::default()
+                    };
+                    let expected = run_buffers(&program, &arrays, &options)
+                        .unwrap_or_else(|e| panic!("{e}\n{text}"));
+                    if let Some(difference) = difference(&program, &arrays, &options, &expected) {
+                        panic!("{kind:?} {part:?}\n{}{difference}", format_inputs(&inputs));
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn programs_that_read_by_time_alone_are_run_on_one_line() {
+    let explained = |text: &str| {
+        let text = format!(
+            "query q unit tick {{ input ~e: {{k: i32, v: i64, x: f64, b: bool}} point key k \
+             input ~f: {{k: i32, w: f64}} point key k  {text}  output ~y }}"
+        );
+        let query = Query::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        query.compile().expect("compiles").explain()
+    };
+    for text in ON_LINES {
+        let plan = explained(text);
+        assert!(plan.contains("on one line of time"), "{text}\n{plan}");
+    }
+    for text in [
+        "~y[t] = ~e.prev(1).x",
+        "~y[t] = {x: ~e[t].x, t: t}",
+        "~y[t] = reduce sum ~e[#-3 : #] map (~e[t].x)",
+        "~y[t] = reduce sum ~e[-inf : t] map (~e[t].x)",
+        "~y[t at ~e] = hold(~f[t+1]).w",
+        "~y[t every 5] = reduce mean ~e[t-5 : t] map (~e[t].x)",
+    ] {
+        let plan = explained(text);
+        assert!(!plan.contains("on one line of time"), "{text}\n{plan}");
+    }
+}
+
 #[test]
 fn a_span_without_rows_has_no_windows_by_key() {
     let text = "query q unit tick { input ~e: {k: i64, v: i64} point key k  ~y[t every 5] = reduce sum ~e[t-10:t] map (~e[t].v)  output ~y }";

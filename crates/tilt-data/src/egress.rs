@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
-use arrow_buffer::{NullBuffer, ScalarBuffer};
+use arrow_array::{
+    ArrayRef, BooleanArray, Int64Array, RecordBatch, RecordBatchOptions, cast::AsArray,
+    types::Int64Type,
+};
+use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow_schema::{FieldRef, Schema};
+use arrow_select::filter::{FilterBuilder, FilterPredicate};
 use tilt_ir::OPEN;
 
 use crate::{
@@ -59,18 +63,31 @@ impl SnapshotBuffer {
     /// type given.
     pub fn to_record_batch(&self, options: impl Into<EgressOptions>) -> Result<RecordBatch> {
         let options = options.into();
-        let kept = self.kept(options);
+        let Some(kept) = self.kept(options) else {
+            return self.write(options, None);
+        };
+        let mut slices = kept.set_slices();
+        let (start, end) = slices.next().unwrap_or((0, 0));
+        if slices.next().is_none() {
+            return self.slice(start, end - start).write(options, None);
+        }
+        let kept = FilterBuilder::new(&BooleanArray::new(kept, None));
+        self.write(options, Some(&kept.optimize().build()))
+    }
+
+    /// The rows that are kept, or all.
+    fn write(&self, options: EgressOptions, kept: Option<&FilterPredicate>) -> Result<RecordBatch> {
         let mut columns = match self.layout(options.layout) {
-            Times::Given => self.given_times(kept.as_deref())?,
+            Times::Given => self.given_times(kept)?,
             Times::Event { start, end } => {
-                let timeline = self.timeline();
-                let starts = start.map(|column| {
-                    let starts = pick(kept.as_deref(), |i| timeline.start(i));
-                    let starts = starts.unwrap_or_else(|| timeline.starts());
-                    column.write(starts, self.unit(), None)
-                });
-                let ends = pick(kept.as_deref(), |i| timeline.end(i));
-                let ends = ends.unwrap_or_else(|| timeline.ends());
+                let starts = match start {
+                    Some(column) => {
+                        let starts = pick(self.timeline().starts(), kept)?;
+                        Some(column.write(starts, self.unit(), None))
+                    }
+                    None => None,
+                };
+                let ends = pick(self.timeline().ends(), kept)?;
                 // Ends are sorted: open ones are the last.
                 let open = ends.last() == Some(&OPEN);
                 let nulls = open.then(|| ends.iter().map(|e| *e != OPEN).collect::<NullBuffer>());
@@ -78,7 +95,7 @@ impl SnapshotBuffer {
                 starts.into_iter().chain([ends]).collect()
             }
         };
-        for column in self.values(kept.as_deref())? {
+        for column in self.values(options.keep_null, kept)? {
             if columns.iter().any(|(f, _)| f.name() == column.name()) {
                 return Err(DataError::DuplicateColumn {
                     column: column.name().to_owned(),
@@ -86,7 +103,7 @@ impl SnapshotBuffer {
             }
             columns.push((column.field, column.array));
         }
-        let rows = kept.map_or(self.len(), |kept| kept.len());
+        let rows = kept.map_or(self.len(), FilterPredicate::count);
         let (fields, arrays): (Vec<FieldRef>, Vec<ArrayRef>) = columns.into_iter().unzip();
         Ok(RecordBatch::try_new_with_options(
             Arc::new(Schema::new(fields)),
@@ -96,16 +113,16 @@ impl SnapshotBuffer {
     }
 
     /// The rows to write; `None` means all.
-    fn kept(&self, options: EgressOptions) -> Option<Vec<usize>> {
+    fn kept(&self, options: EgressOptions) -> Option<BooleanBuffer> {
         let drop_null = !options.keep_null && self.null_rows() > 0;
-        let drop_empty = options.layout != Layout::AsGiven && self.superseded() > 0;
-        (drop_null || drop_empty).then(|| {
-            let keep = |i: &usize| {
-                !(drop_null && !self.is_valid(*i)
-                    || drop_empty && self.timeline().is_superseded(*i))
-            };
-            (0..self.len()).filter(keep).collect()
-        })
+        let valid = self.validity().filter(|_| drop_null);
+        let valid = valid.map(|valid| valid.inner().clone());
+        if options.layout == Layout::AsGiven || self.superseded() == 0 {
+            return valid;
+        }
+        let is_active = |i| !self.timeline().is_superseded(i);
+        let active = BooleanBuffer::collect_bool(self.len(), is_active);
+        Some(valid.map_or_else(|| active.clone(), |valid| &valid & &active))
     }
 
     fn layout(&self, layout: Layout) -> Times {
@@ -136,23 +153,18 @@ impl SnapshotBuffer {
         }
     }
 
-    fn given_times(&self, kept: Option<&[usize]>) -> Result<Vec<(FieldRef, ArrayRef)>> {
+    fn given_times(&self, kept: Option<&FilterPredicate>) -> Result<Vec<(FieldRef, ArrayRef)>> {
         let (timeline, unit) = (self.timeline(), self.unit());
         let until_next = matches!(timeline.spans(), Spans::UntilNext { .. });
-        let shift = timeline.shift();
-        let stamps = || {
-            let stamps = pick(kept, |i| timeline.stamp(i) - shift);
-            stamps.unwrap_or_else(|| timeline.stored_stamps())
-        };
+        let stamps = || pick(timeline.stored_stamps(), kept);
         match self.time_columns() {
-            TimeColumns::Stamp(column) => Ok(vec![column.write_as_given(stamps(), unit)?]),
+            TimeColumns::Stamp(column) => Ok(vec![column.write_as_given(stamps()?, unit)?]),
             TimeColumns::Interval { start, end } => {
-                let starts = pick(kept, |i| timeline.start(i) - shift);
-                let starts = starts.unwrap_or_else(|| timeline.stored_starts());
+                let starts = pick(timeline.stored_starts(), kept)?;
                 let ends = if until_next {
-                    pick(kept, |i| timeline.end(i)).unwrap_or_else(|| timeline.ends())
+                    pick(timeline.ends(), kept)?
                 } else {
-                    stamps()
+                    stamps()?
                 };
                 if ends.last() == Some(&OPEN) {
                     return Err(DataError::NotAsGiven {
@@ -170,27 +182,23 @@ impl SnapshotBuffer {
         }
     }
 
-    /// The columns of values; a row without a value is null in all of them.
-    fn values(&self, kept: Option<&[usize]>) -> Result<Vec<Column>> {
+    /// The columns of values; a row without a value, if such rows are kept, is null in all of them.
+    fn values(&self, keep_null: bool, kept: Option<&FilterPredicate>) -> Result<Vec<Column>> {
         let masked = |column: &Column| match (self.shape(), self.validity()) {
-            (Shape::Record, Some(rows)) => with_nulls(column, rows),
+            (Shape::Record, Some(rows)) if keep_null => with_nulls(column, rows),
             _ => Ok(column.clone()),
         };
-        let Some(kept) = kept else {
-            return self.columns().iter().map(masked).collect();
-        };
-        let indices = UInt64Array::from_iter_values(kept.iter().map(|i| *i as u64));
-        let all_valid = kept.iter().all(|i| self.is_valid(*i));
-        self.columns()
-            .iter()
-            .map(|column| {
-                if all_valid {
-                    column.take(&indices)
-                } else {
-                    masked(column)?.take(&indices)
-                }
+        let written = |column: &Column| {
+            let column = masked(column)?;
+            Ok(match kept {
+                None => column,
+                Some(kept) => Column {
+                    array: kept.filter(&column.array)?,
+                    ..column
+                },
             })
-            .collect()
+        };
+        self.columns().iter().map(written).collect()
     }
 }
 
@@ -203,7 +211,11 @@ enum Times {
     },
 }
 
-/// `time` of the rows kept; `None` where all are.
-fn pick(kept: Option<&[usize]>, time: impl Fn(usize) -> i64) -> Option<ScalarBuffer<i64>> {
-    kept.map(|rows| rows.iter().map(|i| time(*i)).collect())
+/// The times of the rows kept.
+fn pick(times: ScalarBuffer<i64>, kept: Option<&FilterPredicate>) -> Result<ScalarBuffer<i64>> {
+    let Some(kept) = kept else {
+        return Ok(times);
+    };
+    let picked = kept.filter(&Int64Array::new(times, None))?;
+    Ok(picked.as_primitive::<Int64Type>().values().clone())
 }

@@ -1,8 +1,8 @@
 //! From rows to events: `RecordBatch` to [`SnapshotBuffer`].
 //!
 //! Values and times are shared with the batch, not copied, with these exceptions: times in another unit than the query's
-//! or narrower than 64 bits are converted; several chunks are joined; `sort` has to move rows; keyed inputs are grouped by
-//! key. Everything that semantics §7 calls bad input is found here, before anything runs.
+//! or narrower than 64 bits are converted; several chunks are joined; `sort` has to move rows; keyed inputs whose rows are in order
+//! only within their keys are grouped by key. Everything that semantics §7 calls bad input is found here, before anything runs.
 
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt64Array, new_empty_array};
 use arrow_buffer::ScalarBuffer;
@@ -106,8 +106,8 @@ impl IngressOptions {
 
 /// Reads one batch as the stream that `input` declares, in ticks of the query's `unit`.
 ///
-/// The streams of a keyed input are checked key by key and come [merged](SnapshotBuffer::merge) into one buffer;
-/// [`ingest_keyed`] keeps them apart.
+/// The streams of a keyed input come in one buffer: as they are if the rows are in order as a whole, otherwise checked key by key and
+/// [merged](SnapshotBuffer::merge). [`ingest_keyed`] keeps them apart.
 ///
 /// # Errors
 /// When the rows are not what was declared; see [`DataError`].
@@ -131,14 +131,17 @@ pub fn ingest_chunks(
     options: &IngressOptions,
 ) -> Result<SnapshotBuffer> {
     let reader = Reader::new(input, unit, options)?;
-    if input.key.is_some() {
-        let streams = ingest_keyed(batches, input, unit, options)?;
+    let mut rows = reader.read(batches)?;
+    if let Some(key) = reader.key(&rows)? {
+        if let Some(buffer) = reader.build_in_order(&rows)? {
+            return Ok(buffer);
+        }
+        let streams = reader.build_keyed(&rows, key)?;
         if !streams.is_empty() {
             let streams: Vec<SnapshotBuffer> = streams.into_iter().map(|(_, s)| s).collect();
             return SnapshotBuffer::merge(&streams);
         }
     }
-    let mut rows = reader.read(batches)?;
     let mut order = Vec::new();
     if options.sort && !rows.stamps.is_sorted() {
         order = (0..rows.stamps.len() as u64).collect();
@@ -159,38 +162,14 @@ pub fn ingest_keyed(
     unit: Unit,
     options: &IngressOptions,
 ) -> Result<Vec<(Key, SnapshotBuffer)>> {
-    let Some(key) = &input.key else {
-        return Err(DataError::NotKeyed {
-            input: input.name.clone(),
-        });
-    };
     let reader = Reader::new(input, unit, options)?;
     let rows = reader.read(batches)?;
-    let Some(column) = rows.columns.iter().find(|c| c.name() == key) else {
-        return Err(DataError::KeyNotAField {
+    match reader.key(&rows)? {
+        Some(key) => reader.build_keyed(&rows, key),
+        None => Err(DataError::NotKeyed {
             input: input.name.clone(),
-            key: key.clone(),
-            dtype: input.dtype.clone(),
-        });
-    };
-    let mut groups = Groups::of(key, column.array())?;
-    let mut order = std::mem::take(&mut groups.rows);
-    if options.sort {
-        for (_, range) in groups.iter() {
-            order[range].sort_by_key(|row| rows.stamps[*row as usize]);
-        }
+        }),
     }
-    let grouped = rows.take(&order)?;
-    groups
-        .iter()
-        .map(|(key, range)| {
-            let stream = reader.build(
-                &grouped.slice(range.start, range.len()),
-                &order[range.clone()],
-            )?;
-            Ok((key.clone(), stream))
-        })
-        .collect()
 }
 
 /// The input that a batch looks like: a scalar if one column (or `options.value`) is left beside the times, otherwise a
@@ -416,6 +395,56 @@ impl<'a> Reader<'a> {
                 candidates,
             }),
         }
+    }
+
+    /// The column of keys of a keyed input.
+    fn key<'r>(&self, rows: &'r Rows) -> Result<Option<&'r Column>> {
+        let Some(key) = &self.input.key else {
+            return Ok(None);
+        };
+        let column = rows.columns.iter().find(|c| c.name() == key);
+        column.map(Some).ok_or_else(|| DataError::KeyNotAField {
+            input: self.input.name.clone(),
+            key: key.clone(),
+            dtype: self.input.dtype.clone(),
+        })
+    }
+
+    /// The rows of a keyed input as they came, if they are in order as a whole and nothing has to be known of each key by itself.
+    fn build_in_order(&self, rows: &Rows) -> Result<Option<SnapshotBuffer>> {
+        let of_keys = self.input.period.is_some() || self.input.span == SpanRule::UntilNext;
+        if of_keys {
+            return Ok(None);
+        }
+        // A period would be one of all keys together.
+        let options = self.options.clone().keep_stamps();
+        let reader = Reader {
+            options: &options,
+            ..*self
+        };
+        match reader.build(rows, &[]) {
+            // Each key by itself may be in order all the same, and disjoint.
+            Err(DataError::Unsorted { .. } | DataError::Overlapping { .. }) => Ok(None),
+            built => built.map(Some),
+        }
+    }
+
+    /// A stream for each key.
+    fn build_keyed(&self, rows: &Rows, key: &Column) -> Result<Vec<(Key, SnapshotBuffer)>> {
+        let mut groups = Groups::of(key.name(), key.array())?;
+        let mut order = std::mem::take(&mut groups.rows);
+        if self.options.sort {
+            for (_, range) in groups.iter() {
+                order[range].sort_by_key(|row| rows.stamps[*row as usize]);
+            }
+        }
+        let grouped = rows.take(&order)?;
+        let streams = groups.iter().map(|(key, range)| {
+            let rows = grouped.slice(range.start, range.len());
+            let stream = self.build(&rows, &order[range])?;
+            Ok((key.clone(), stream))
+        });
+        streams.collect()
     }
 
     /// Checks rows and makes events of them. `order` has each row's number as it was given; empty means in order.

@@ -73,12 +73,18 @@ impl SnapshotBuffer {
     pub fn merge(streams: &[Self]) -> Result<Self> {
         let first = &streams[0];
         check_same_columns(streams)?;
-        let mut rows: Vec<(usize, usize)> = Vec::new();
+        let mut ends: Vec<(i64, usize, usize)> = Vec::new();
         for (stream, buffer) in streams.iter().enumerate() {
-            rows.extend(buffer.positions().map(|row| (stream, row)));
+            let timeline = buffer.timeline();
+            ends.extend(
+                buffer
+                    .positions()
+                    .map(|row| (timeline.end(row), stream, row)),
+            );
         }
         // Stable: streams keep their order, and rows theirs.
-        rows.sort_by_key(|(stream, row)| streams[*stream].timeline().end(*row));
+        ends.sort_by_key(|(end, ..)| *end);
+        let rows: Vec<(usize, usize)> = ends.into_iter().map(|(_, s, row)| (s, row)).collect();
 
         // Keep a common shift, so that intervals still go out as they came in.
         let shift = match first.timeline().shift() {

@@ -180,6 +180,7 @@ fn try_loops(
         piece_rows: options.piece_rows,
         control,
         work: ALL_WORK,
+        age: None,
     };
     match job.run() {
         Ok(series) => {

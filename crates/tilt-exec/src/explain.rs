@@ -7,6 +7,7 @@ use tilt_ir::{Agg, Bounds, Id, Reach, StreamId, format_duration};
 
 use crate::{
     code::Code,
+    keyed::line,
     pieces::{MERGED, STREAMED, Whole, halos, usual_rows},
     plan::{Domain, GroupPlan, Plan, Root, Stage},
     query::{Backend, Inner, Prepared, Ready},
@@ -101,9 +102,12 @@ impl Explained<'_> {
         let stages = some(plan.stages.len(), "stage loop");
         writeln!(out, "  {code}: {stages}, {}", some(windows, "window"))?;
         if self.0.program.inputs().any(|(_, i)| i.key.is_some()) {
-            let how = match plan.scatter {
-                Some(_) => "keys: all in one pass, a state for each",
-                None => "keys: one after the other, rows grouped by key",
+            let how = if plan.scatter.is_some() {
+                "keys: all in one pass, a state for each"
+            } else if line::may_apply(&self.0.program, plan) {
+                "keys: one after the other on one line of time, rows grouped by key"
+            } else {
+                "keys: one after the other, rows grouped by key"
             };
             writeln!(out, "  {how}")?;
         }

@@ -3,7 +3,7 @@
 //! Rows of keyed inputs are grouped by one stable counting sort and one gather for each column that is read; a key's series is a slice of
 //! that. The plan is made once, for what holds for every key. Results are merged by end, then key.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use arrow_array::{Array, ArrayRef, cast::AsArray};
 use arrow_schema::DataType;
@@ -18,8 +18,8 @@ use crate::{
     error::Error,
     execute::{default_threads, input_series, scope},
     facts::{AxisFacts, SeriesFacts},
-    keyed::grouped::Grouped,
-    keys::Keys,
+    keyed::{grouped::Grouped, line::Layout},
+    keys::{Ids, Keys, are_same},
     pieces::{Job, pool},
     plan::{Plan, Source},
     query::{Inner, Prepared, RunOptions},
@@ -30,6 +30,8 @@ use crate::{
 };
 
 mod grouped;
+pub(crate) mod line;
+mod places;
 
 /// A key with fewer rows is computed as one piece.
 const ONE_PIECE: usize = 1 << 16;
@@ -44,10 +46,16 @@ pub(crate) struct KeyField<'a> {
 /// Rows of the output, in order.
 pub(crate) struct Output {
     pub(crate) timeline: Timeline,
-    /// The key of each row.
-    pub(crate) ids: Vec<u32>,
+    pub(crate) keys: RowKeys,
     /// The value, or the fields of a record; strings as codes.
     pub(crate) leaves: Vec<ArrayRef>,
+}
+
+/// The key of each row.
+pub(crate) enum RowKeys {
+    Ids(Vec<u32>),
+    /// As they came with the rows of an input.
+    Column(ArrayRef),
 }
 
 /// The result of a program with keyed inputs, or `None` where only the interpreter knows.
@@ -108,6 +116,12 @@ pub(crate) fn run(
         return Ok(Some(output));
     }
     control.restart();
+    if let Some(layout) = Layout::of(program, run.span) {
+        if let Some(output) = run.on_lines(layout)? {
+            return Ok(Some(output));
+        }
+        control.restart();
+    }
     run.by_key()
 }
 
@@ -179,7 +193,8 @@ impl Run<'_> {
         let Some(scatter) = &plan.scatter else {
             return Ok(None);
         };
-        let (keys, ids) = Keys::number_quickly(&series.leaves[*leaf]);
+        let (keys, ids) = Keys::number_quickly(&[&series.leaves[*leaf]], self.threads());
+        let ids = &ids[0];
         if is_disjoint && buffer.is_bag() && !ids.differ_at_equal(series.axis.ends(), keys.len()) {
             return Ok(None);
         }
@@ -190,7 +205,7 @@ impl Run<'_> {
             code,
             series,
             keys: &keys,
-            ids: &ids,
+            ids,
             run: self.span,
             part: self.part(),
             texts: &self.dictionary.codes,
@@ -203,31 +218,61 @@ impl Run<'_> {
         }
     }
 
+    /// Groups the columns that a plan reads.
+    fn gather(&self, plan: &Plan, groups: &mut BTreeMap<StreamId, Grouped>) -> Result<(), Error> {
+        for (id, grouped) in groups {
+            self.control.alive()?;
+            grouped.gather(&self.series[id], &read_leaves(plan, *id));
+        }
+        Ok(())
+    }
+
+    /// The columns of keys.
+    fn key_leaves(&self) -> Vec<&Leaf> {
+        let columns = self.columns.iter();
+        let leaf = |(id, leaf): &(StreamId, usize)| &self.series[id].leaves[*leaf];
+        columns.map(leaf).collect()
+    }
+
+    /// The rows of all inputs by key. `None` if events of a key overlap that are declared not to, which the interpreter reports.
+    fn grouped(
+        &self,
+        keys: &Keys,
+        ids: Vec<Ids>,
+        moves: Option<&[i64]>,
+    ) -> Result<Option<BTreeMap<StreamId, Grouped>>, Error> {
+        let mut groups = BTreeMap::new();
+        for ((id, _), ids) in self.columns.iter().zip(ids) {
+            let (buffer, series) = (&self.buffers[id], &self.series[id]);
+            let grouped = Grouped::new(buffer, series, ids, keys.len(), moves, self.threads());
+            let input = self.query.program.streams[*id].as_input();
+            let input = input.expect("an input");
+            if input.overlap == Overlap::Disjoint && !grouped.axis.disjoint {
+                return Ok(None);
+            }
+            groups.insert(*id, grouped);
+            self.control.alive()?;
+        }
+        Ok(Some(groups))
+    }
+
     /// One key after the other, or side by side on threads.
     fn by_key(&self) -> Result<Option<SnapshotBuffer>, Error> {
         let (program, series, options) = (&self.query.program, &self.series, self.options);
-        let columns = self.columns.iter();
-        let leaves: Vec<&Leaf> = columns
-            .map(|(id, leaf)| &series[id].leaves[*leaf])
-            .collect();
-        let (keys, ids) = Keys::number(&leaves);
+        let threads = self.threads();
+        let (keys, ids) = Keys::number(&self.key_leaves(), threads);
         self.control.alive()?;
         if keys.len() == 0 {
             return Ok(None);
         }
+        let Some(mut groups) = self.grouped(&keys, ids, None)? else {
+            return Ok(None);
+        };
         let mut facts = self.facts.clone();
-        let mut groups = BTreeMap::new();
-        for ((id, _), ids) in self.columns.iter().zip(&ids) {
-            let grouped = Grouped::new(&self.buffers[id], &series[id], ids, keys.len());
-            let input = program.streams[*id].as_input().expect("an input");
-            if input.overlap == Overlap::Disjoint && !grouped.axis.disjoint {
-                return Ok(None);
-            }
+        for (id, grouped) in &groups {
             if let Some(facts) = facts.get_mut(id) {
                 facts.axis = grouped.axis.clone();
             }
-            groups.insert(*id, grouped);
-            self.control.alive()?;
         }
         let prepared = (self.control).prepare(self.query, &facts, options.backend);
         let Prepared::Loops { plan, code } = &*prepared else {
@@ -237,12 +282,8 @@ impl Run<'_> {
         let Some(scope) = scope(plan, self.span, rows) else {
             return Ok(None);
         };
-        for (id, grouped) in &mut groups {
-            self.control.alive()?;
-            grouped.gather(&series[id], &read_leaves(plan, *id));
-        }
+        self.gather(plan, &mut groups)?;
         let all = groups.values().map(Grouped::len).sum();
-        let threads = self.threads();
         let by_key = threads > 1 && keys.len() >= 2 * threads;
         let one = |key: usize| {
             self.control.check()?;
@@ -276,6 +317,7 @@ impl Run<'_> {
                 piece_rows: options.piece_rows,
                 control: self.control,
                 work: share(ALL_WORK, rows, all),
+                age: None,
             };
             let found = if is_small { job.in_one_go() } else { job.run() };
             found.map(|series| Events::of(key, series))
@@ -432,7 +474,7 @@ fn merge(program: &Program, plan: &Plan, parts: &[Events]) -> Result<Output, Err
     }
     Ok(Output {
         timeline,
-        ids,
+        keys: RowKeys::Ids(ids),
         leaves,
     })
 }
@@ -486,12 +528,21 @@ pub(crate) fn assemble(
         .then(|| fields.iter().position(|(name, _)| *name == key.name))
         .flatten();
     if let Some(field) = field {
-        let column = Leaf::of_array(&output.leaves[field], key.ty);
-        if fields[field].1 != key.dtype || !keys.are(&column, &output.ids) {
+        let column = &output.leaves[field];
+        let leaf = |column| Leaf::of_array(column, key.ty);
+        let is_key = match &output.keys {
+            _ if fields[field].1 != key.dtype => false,
+            RowKeys::Ids(ids) => keys.are(&leaf(column), ids),
+            RowKeys::Column(own) => Arc::ptr_eq(own, column) || are_same(&leaf(own), &leaf(column)),
+        };
+        if !is_key {
             return Ok(None);
         }
     } else {
-        let column = keys.column(output.ids, key.ty, key.dtype, dictionary);
+        let column = match output.keys {
+            RowKeys::Ids(ids) => keys.column(ids, key.ty, key.dtype, dictionary),
+            RowKeys::Column(column) => column,
+        };
         columns.push(Column::new(key.name, column));
     }
     for ((name, dtype), array) in fields.into_iter().zip(output.leaves) {

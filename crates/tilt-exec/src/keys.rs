@@ -21,6 +21,7 @@ use tilt_ir::DType;
 use crate::{
     series::Leaf,
     text::{Dictionary, is_text},
+    threads,
 };
 
 /// Rows whose words are found together.
@@ -74,18 +75,16 @@ impl Keys {
     }
 
     /// Numbers the keys that occur in some columns of one type.
-    pub(crate) fn number(columns: &[&Leaf]) -> (Self, Vec<Ids>) {
+    pub(crate) fn number(columns: &[&Leaf], threads: usize) -> (Self, Vec<Ids>) {
         let rows: usize = columns.iter().map(|c| c.len).sum();
         let has_null = columns.iter().any(|c| c.valid.is_some());
         let base = u32::from(has_null);
-        let extents = columns.iter().filter_map(|c| extent(c));
-        let extent = extents.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        let (first, last) = extent.unwrap_or((0, 0));
+        let (first, last) = extent_of_all(columns, threads).unwrap_or((0, 0));
         let span = last - first;
         let (words, ids) = if span < SMALL.max(4 * rows as u64) {
             let mut table = vec![0u32; span as usize + 1];
             for column in columns {
-                each(column, |_, word| {
+                each(column, 0..column.len, |_, word| {
                     if let Some(word) = word {
                         table[(word - first) as usize] = 1;
                     }
@@ -97,11 +96,12 @@ impl Keys {
                 listed.push(first + offset as u64);
             }
             let number = |word| table[(word - first) as usize];
-            (listed, columns.iter().map(|c| Ids::by(c, number)).collect())
+            let ids = columns.iter().map(|c| Ids::by(c, threads, number));
+            (listed, ids.collect())
         } else {
             let mut ids: HashMap<u64, u32, BuildHasherDefault<WordHasher>> = HashMap::default();
             for column in columns {
-                each(column, |_, word| {
+                each(column, 0..column.len, |_, word| {
                     if let Some(word) = word {
                         ids.entry(word).or_default();
                     }
@@ -113,7 +113,8 @@ impl Keys {
                 ids.insert(*word, id as u32 + base);
             }
             let number = |word| ids[&word];
-            (listed, columns.iter().map(|c| Ids::by(c, number)).collect())
+            let ids = columns.iter().map(|c| Ids::by(c, threads, number));
+            (listed, ids.collect())
         };
         let keys = Self {
             has_null,
@@ -122,27 +123,27 @@ impl Keys {
         (keys, ids)
     }
 
-    /// As [`number`](Self::number) for one column, but words that span little are their own numbers, without another pass.
-    pub(crate) fn number_quickly(column: &Leaf) -> (Self, Ids) {
-        if column.valid.is_none()
-            && !column.ty.is_float()
-            && let Some((first, last)) = extent(column)
-            && last - first < SMALL.max(column.len as u64)
+    /// As [`number`](Self::number), but words that span little are their own numbers, without another pass: then there are keys that do
+    /// not occur.
+    pub(crate) fn number_quickly(columns: &[&Leaf], threads: usize) -> (Self, Vec<Ids>) {
+        let rows = columns.iter().map(|c| c.len as u64).sum();
+        let plain = |c: &&Leaf| c.valid.is_none() && !c.ty.is_float();
+        if columns.iter().all(plain)
+            && let Some((first, last)) = extent_of_all(columns, threads)
+            && last - first < SMALL.max(rows)
         {
             let len = (last - first) as usize + 1;
-            let words = Words::Range { first, len };
             let keys = Self {
                 has_null: false,
-                words,
+                words: Words::Range { first, len },
             };
-            let ids = Ids::Offset {
-                keys: column.clone(),
+            let ids = columns.iter().map(|column| Ids::Offset {
+                keys: (*column).clone(),
                 first,
-            };
-            return (keys, ids);
+            });
+            return (keys, ids.collect());
         }
-        let (keys, mut ids) = Self::number(&[column]);
-        (keys, ids.pop().expect("the ids of one column"))
+        Self::number(columns, threads)
     }
 
     /// A column of keys.
@@ -186,7 +187,7 @@ impl Keys {
     /// Whether each value of a column is the key with the id beside it.
     pub(crate) fn are(&self, column: &Leaf, ids: &[u32]) -> bool {
         let mut same = column.len == ids.len();
-        each(column, |row, word| {
+        each(column, 0..column.len, |row, word| {
             same &= ids.get(row).is_some_and(|id| self.word(*id) == word);
         });
         same
@@ -195,10 +196,32 @@ impl Keys {
 
 impl Ids {
     /// The ids of all rows of a column, by their words.
-    fn by(column: &Leaf, number: impl Fn(u64) -> u32) -> Self {
-        let mut ids = Vec::with_capacity(column.len);
-        each(column, |_, word| ids.push(word.map_or(0, &number)));
+    fn by(column: &Leaf, threads: usize, number: impl Fn(u64) -> u32 + Sync) -> Self {
+        let mut ids = vec![0; column.len];
+        threads::fill(&mut ids, threads, |_, rows, out| {
+            let first = rows.start;
+            each(column, rows, |row, word| {
+                out[row - first] = word.map_or(0, &number);
+            });
+        });
         Self::Listed(ids)
+    }
+
+    /// Visits the ids of some rows in order.
+    pub(crate) fn each(&self, rows: Range<usize>, mut visit: impl FnMut(usize, u32)) {
+        let mut ids = [0; BLOCK];
+        for start in rows.clone().step_by(BLOCK) {
+            let block = start..rows.end.min(start + BLOCK);
+            self.read(block.clone(), &mut ids);
+            block.zip(&ids).for_each(|(row, id)| visit(row, *id));
+        }
+    }
+
+    /// The id of a row.
+    pub(crate) fn get(&self, row: usize) -> u32 {
+        let mut id = [0];
+        self.read(row..row + 1, &mut id);
+        id[0]
     }
 
     /// The column that ids are read from, if they are its values.
@@ -218,6 +241,13 @@ impl Ids {
                 let values: &[u32] = elements(keys, rows);
                 for (out, value) in out.iter_mut().zip(values) {
                     *out = value.wrapping_sub(first);
+                }
+            }
+            Self::Offset { keys, first } if matches!(keys.ty, Ty::I64 | Ty::U64) => {
+                let first = bits_of(*first, keys.ty);
+                let values: &[u64] = elements(keys, rows);
+                for (out, value) in out.iter_mut().zip(values) {
+                    *out = value.wrapping_sub(first) as u32;
                 }
             }
             Self::Offset { keys, first } => {
@@ -250,40 +280,55 @@ impl Ids {
     }
 }
 
-/// The least and the greatest word of a column, nulls aside.
-fn extent(column: &Leaf) -> Option<(u64, u64)> {
-    let mut found = (u64::MAX, 0);
-    if column.valid.is_none() && column.ty == Ty::I32 && column.len > 0 {
-        // Narrow ones side by side.
-        let bounds = (i32::MAX, i32::MIN);
-        let (low, high) = elements::<i32>(column, 0..column.len)
-            .iter()
-            .fold(bounds, |(low, high), v| (low.min(*v), high.max(*v)));
-        found = (i64::from(low) as u64 ^ SIGN, i64::from(high) as u64 ^ SIGN);
-    } else if column.valid.is_none() {
-        let mut words = [0; BLOCK];
-        for start in (0..column.len).step_by(BLOCK) {
-            let block = start..column.len.min(start + BLOCK);
-            words_of(column, block.clone(), &mut words);
-            for word in &words[..block.len()] {
-                found = (found.0.min(*word), found.1.max(*word));
-            }
-        }
-    } else {
-        each(column, |_, word| {
-            if let Some(word) = word {
-                found = (found.0.min(word), found.1.max(word));
-            }
-        });
-    }
-    (found.0 <= found.1).then_some(found)
+/// The least and the greatest word of some columns, nulls aside.
+fn extent_of_all(columns: &[&Leaf], threads: usize) -> Option<(u64, u64)> {
+    let extents = columns.iter().flat_map(|column| {
+        let part = |rows| extent(column, rows);
+        threads::in_parts(column.len, threads, part)
+    });
+    extents
+        .flatten()
+        .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
-/// Visits all rows with their words.
-fn each(column: &Leaf, mut visit: impl FnMut(usize, Option<u64>)) {
+/// The least and the greatest word of some rows, nulls aside.
+fn extent(column: &Leaf, rows: Range<usize>) -> Option<(u64, u64)> {
+    fn bounds<T: Ord + Copy>(column: &Leaf, rows: Range<usize>) -> Option<(T, T)> {
+        let values = elements::<T>(column, rows);
+        let first = *values.first()?;
+        let bounds = values
+            .iter()
+            .fold((first, first), |(low, high), v| (low.min(*v), high.max(*v)));
+        Some(bounds)
+    }
+    let signed = |v: i64| v as u64 ^ SIGN;
+    match column.ty {
+        // The usual ones, side by side.
+        Ty::I32 if column.valid.is_none() => {
+            let (low, high) = bounds::<i32>(column, rows)?;
+            Some((signed(low.into()), signed(high.into())))
+        }
+        Ty::I64 if column.valid.is_none() => {
+            let (low, high) = bounds::<i64>(column, rows)?;
+            Some((signed(low), signed(high)))
+        }
+        _ => {
+            let mut found = (u64::MAX, 0);
+            each(column, rows, |_, word| {
+                if let Some(word) = word {
+                    found = (found.0.min(word), found.1.max(word));
+                }
+            });
+            (found.0 <= found.1).then_some(found)
+        }
+    }
+}
+
+/// Visits some rows with their words.
+fn each(column: &Leaf, rows: Range<usize>, mut visit: impl FnMut(usize, Option<u64>)) {
     let mut words = [0; BLOCK];
-    for start in (0..column.len).step_by(BLOCK) {
-        let block = start..column.len.min(start + BLOCK);
+    for start in rows.clone().step_by(BLOCK) {
+        let block = start..rows.end.min(start + BLOCK);
         words_of(column, block.clone(), &mut words);
         match &column.valid {
             None => block
@@ -349,6 +394,17 @@ fn bits_of(word: u64, ty: Ty) -> u64 {
     }
 }
 
+/// Whether two columns of one type hold the same keys.
+pub(crate) fn are_same(a: &Leaf, b: &Leaf) -> bool {
+    let mut words = Vec::with_capacity(a.len);
+    each(a, 0..a.len, |_, word| words.push(word));
+    let mut same = a.len == b.len;
+    each(b, 0..b.len, |row, word| {
+        same &= words.get(row) == Some(&word);
+    });
+    same
+}
+
 /// Some rows of a column whose elements are `T`.
 fn elements<T: Copy>(column: &Leaf, rows: Range<usize>) -> &[T] {
     assert!(
@@ -391,9 +447,9 @@ mod tests {
     }
 
     fn ids(keys: &Leaf) -> (Keys, Vec<u32>) {
-        let (numbered, ids) = Keys::number_quickly(keys);
+        let (numbered, ids) = Keys::number_quickly(&[keys], 1);
         let mut out = vec![0; keys.len];
-        ids.read(0..keys.len, &mut out);
+        ids[0].read(0..keys.len, &mut out);
         assert!(numbered.are(keys, &out));
         (numbered, out)
     }

@@ -79,6 +79,7 @@ mod stats;
 mod stream;
 mod strips;
 mod text;
+mod threads;
 mod view;
 mod window;
 

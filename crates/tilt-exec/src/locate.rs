@@ -123,12 +123,13 @@ pub(crate) fn sources<'a>(
 
 /// A reader for each locate, standing before the first row.
 pub(crate) fn locators<'s>(
+    piece: &Piece,
     stage: &Stage,
     axis: &'s Axis,
     series: &'s BTreeMap<StreamId, Series>,
     sources: &'s [Option<cursor::Source<'s>>],
-    run_end: i64,
 ) -> Vec<Locator<'s>> {
+    let run_end = piece.run.end;
     let locator =
         |(number, (locate, source)): (usize, (&Locate, &'s Option<cursor::Source<'s>>))| {
             match locate {
@@ -166,7 +167,8 @@ pub(crate) fn locators<'s>(
                     offset, max_age, ..
                 } => {
                     let source = source.as_ref().expect("a source for every reader");
-                    Locator::Held(Held::new(source, *max_age, run_end), *offset)
+                    let max_age = max_age.iter().chain(&piece.age).copied().min();
+                    Locator::Held(Held::new(source, max_age, run_end), *offset)
                 }
                 Locate::Choice(group) => Locator::Choice(&axis.choices[*group]),
                 Locate::Prev { of, n, .. } => {

@@ -94,6 +94,8 @@ pub(crate) struct Job<'a> {
     pub(crate) control: &'a Control,
     /// How much of the run's work this is.
     pub(crate) work: u64,
+    /// How old an event may be that is held, if there is such a limit.
+    pub(crate) age: Option<i64>,
 }
 
 impl Job<'_> {
@@ -318,6 +320,7 @@ impl Job<'_> {
             functions: self.functions,
             control: self.control,
             work,
+            age: self.age,
             carried: None,
             wanted,
         }

@@ -409,19 +409,20 @@ impl<'a> RangeRun<'a> {
             let (first, end) = (first.to_vec(), end.to_vec());
             let out = scratch.slice::<u32>(n.next_multiple_of(LANES));
             out.fill(0);
-            let mut block = i64::MIN;
-            let mut position = 0;
+            let Some(length) = length else {
+                // Windows by count have only a late part.
+                out[..n].copy_from_slice(&first[..n]);
+                self.split = Some(out);
+                return self.split.as_deref().unwrap_or(&[]);
+            };
+            // Where the block of the last row ends, and the first position in it: rows go on in it until they pass that.
+            let (mut until, mut position) = (None, 0);
             for row in 0..n {
-                let Some(length) = length else {
-                    // Windows by count have only a late part.
-                    out[row] = first[row];
-                    continue;
-                };
                 let b = axis.timeline.end(start + row).saturating_add(hi);
-                let new = (b - 1).div_euclid(length);
-                if new != block {
-                    block = new;
-                    position = source.timeline().ends_until(length.saturating_mul(block)) as u32;
+                if until.is_none_or(|until| b > until) {
+                    let begin = (b - 1).div_euclid(length).saturating_mul(length);
+                    until = Some(begin.saturating_add(length));
+                    position = source.timeline().ends_until(begin) as u32;
                 }
                 out[row] = position.clamp(first[row], end[row].max(first[row]));
             }
@@ -463,29 +464,22 @@ impl<'a> RangeRun<'a> {
 
     /// The value next to the split of each row: before it or after it; anything where there is none.
     pub(crate) fn anchors(&mut self, leaf: &Leaf, early: bool, scratch: &mut Scratch) -> View {
-        let split = self.split(scratch).to_vec();
-        let bytes = leaf.ty.bytes();
-        let out = scratch.slice::<u8>(split.len() * bytes);
         debug_assert_ne!(leaf.ty, Ty::Bool);
-        for (row, position) in split.into_iter().enumerate() {
-            let position = if early {
-                position.wrapping_sub(1)
-            } else {
-                position
-            } as usize;
-            let target = &mut out[row * bytes..(row + 1) * bytes];
-            if position < leaf.len {
-                // SAFETY: an element of the column.
-                let element =
-                    unsafe { std::slice::from_raw_parts(leaf.at(position as isize), bytes) };
-                target.copy_from_slice(element);
-            } else {
-                target.fill(0);
-            }
+        let bytes = leaf.ty.bytes();
+        let split = self.split(scratch);
+        let (rows, at) = (split.len(), split.as_ptr());
+        let out = scratch.slice::<u8>(rows * bytes);
+        // SAFETY: the splits were written for all rows of the chunk, and stay where they are until the next one.
+        let split = unsafe { std::slice::from_raw_parts(at, rows) };
+        match bytes {
+            1 => anchors::<u8>(leaf, split, early, out),
+            2 => anchors::<u16>(leaf, split, early, out),
+            4 => anchors::<u32>(leaf, split, early, out),
+            _ => anchors::<u64>(leaf, split, early, out),
         }
         View {
             values: out.as_ptr(),
-            len: (out.len() / bytes) as u64,
+            len: rows as u64,
             ..view::nothing()
         }
     }
@@ -511,6 +505,22 @@ impl<'a> RangeRun<'a> {
             return (p as i128 + further + 1).min(len as i128) as usize;
         }
         gallop(p + 1, len, |i| timeline.end(i) <= limit)
+    }
+}
+
+/// Writes the element before each split, or after it; zero where there is none. `out` is as long as they are, and aligned to a cache line.
+fn anchors<T: Copy + Default>(leaf: &Leaf, split: &[u32], early: bool, out: &mut [u8]) {
+    assert!(
+        size_of::<T>() == leaf.ty.bytes() && out.len() == split.len() * size_of::<T>(),
+        "elements of the type"
+    );
+    // SAFETY: a column holds as many elements as it says, and any bits are one.
+    let values: &[T] = unsafe { std::slice::from_raw_parts(leaf.at(0).cast(), leaf.len) };
+    // SAFETY: as long as the splits, aligned, and nobody else has it.
+    let out = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<T>(), split.len()) };
+    for (out, split) in out.iter_mut().zip(split) {
+        let position = split.wrapping_sub(u32::from(early));
+        *out = values.get(position as usize).copied().unwrap_or_default();
     }
 }
 

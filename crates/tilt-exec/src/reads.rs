@@ -8,7 +8,7 @@ use tilt_ir::{Clock, DType, Edge, Expr, ExprId, Id, Source as ClockSource, Strea
 
 use crate::{
     call::{self, CallPlan},
-    facts::{AxisFacts, SeriesFacts},
+    facts::AxisFacts,
     plan::{Domain, GroupPlan, Locate, ParamSource, Planner, Source},
     window::{self, RangePlan, WindowPlan},
 };
@@ -72,7 +72,6 @@ impl Default for Found {
 struct LeafReader {
     stream: StreamId,
     locate: usize,
-    by: By,
     next: usize,
 }
 
@@ -402,23 +401,17 @@ impl<'a, 'p> StageReads<'a, 'p> {
         stream: StreamId,
         locate: usize,
     ) -> Result<Term> {
-        let facts = self.planner.facts[&stream].clone();
-        let by = if self.found.locates[locate].by_row() {
-            By::Row
-        } else {
-            By::Index
-        };
+        let dtype = self.planner.facts[&stream].dtype.clone();
         let mut reader = LeafReader {
             stream,
             locate,
-            by,
             next: 0,
         };
-        let DType::Record(fields) = &facts.dtype else {
-            return Ok(self.leaf(body, &facts, &facts.dtype, &mut reader));
+        let DType::Record(fields) = &dtype else {
+            return Ok(self.leaf(body, &dtype, &mut reader));
         };
         let fields = fields.iter().map(|field| {
-            let term = self.leaf(body, &facts, &field.dtype, &mut reader);
+            let term = self.leaf(body, &field.dtype, &mut reader);
             (field.name.clone(), term)
         });
         let fields = fields.collect();
@@ -428,31 +421,41 @@ impl<'a, 'p> StageReads<'a, 'p> {
         })
     }
 
-    /// The field whose leaves come next.
-    fn leaf(
+    /// An element of a column at the position that a locate finds, and whether there is one.
+    pub(crate) fn column(
         &mut self,
         body: &mut Body,
-        facts: &SeriesFacts,
-        dtype: &DType,
-        reader: &mut LeafReader,
-    ) -> Term {
-        let column = &facts.leaves[reader.next];
-        let source = Source::Leaf {
-            stream: reader.stream,
-            leaf: reader.next,
-            locate: reader.locate,
+        stream: StreamId,
+        leaf: usize,
+        locate: usize,
+    ) -> (ValueId, Valid) {
+        let column = self.planner.facts[&stream].leaves[leaf].clone();
+        let by = if self.found.locates[locate].by_row() {
+            By::Row
+        } else {
+            By::Index
         };
+        let source = Source::Leaf {
+            stream,
+            leaf,
+            locate,
+        };
+        let nullable = column.nullable || !self.is_found(locate);
+        let access = self.access(body, source, &column.name, column.ty, by, nullable);
+        (body.load(access), body.valid(access))
+    }
+
+    /// The field whose leaves come next.
+    fn leaf(&mut self, body: &mut Body, dtype: &DType, reader: &mut LeafReader) -> Term {
+        let (value, valid) = self.column(body, reader.stream, reader.next, reader.locate);
         reader.next += 1;
-        let nullable = column.nullable || !self.is_found(reader.locate);
-        let access = self.access(body, source, &column.name, column.ty, reader.by, nullable);
-        let (value, valid) = (body.load(access), body.valid(access));
         let DType::Record(fields) = dtype else {
             return Term::Scalar { value, valid };
         };
         let present = body.valid_if(value);
         let present = body.both(valid, present);
         let fields = fields.iter().map(|field| {
-            let term = self.leaf(body, facts, &field.dtype, reader);
+            let term = self.leaf(body, &field.dtype, reader);
             (field.name.clone(), term)
         });
         Term::Record {

@@ -70,6 +70,8 @@ pub(crate) struct Piece<'a> {
     pub(crate) control: &'a Control,
     /// How much of the run's work this piece is.
     pub(crate) work: u64,
+    /// How old an event may be that is held, if there is such a limit for all.
+    pub(crate) age: Option<i64>,
     /// What is known of its rows already, if it is a strip.
     pub(crate) carried: Option<Carried<'a>>,
 }
@@ -375,8 +377,7 @@ impl<'a> StageRun<'a> {
     fn compute(&self, rows: Range<usize>) -> Result<(), Trouble> {
         let stage = self.stage;
         let sources = locate::sources(self.piece, stage, self.axis, self.series);
-        let locators =
-            locate::locators(stage, self.axis, self.series, &sources, self.piece.run.end);
+        let locators = locate::locators(self.piece, stage, self.axis, self.series, &sources);
         let all = |range: usize| self.all(range);
         let range_sources: Vec<cursor::Source> = stage
             .ranges

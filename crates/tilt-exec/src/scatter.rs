@@ -17,7 +17,7 @@ use tilt_ir::{Bounds, Clock, Program, Span, StreamId, is_strict};
 use crate::{
     code::Code,
     control::Control,
-    keyed::{Output, leaf_types},
+    keyed::{Output, RowKeys, leaf_types},
     keys::{Ids, Keys},
     pieces::pool,
     plan::{Domain, ParamSource, Plan, Source, Stage},
@@ -282,7 +282,7 @@ impl Job<'_> {
                 std::mem::take(&mut all.ends).into(),
                 Spans::Fixed(scatter.period),
             ),
-            ids: std::mem::take(&mut all.ids),
+            keys: RowKeys::Ids(std::mem::take(&mut all.ids)),
             leaves: all.into_arrays(&types),
         })
     }

@@ -16,7 +16,7 @@ use tilt_codegen::{
     lir::{Binary, By, Combine, Compare, Inst, Loop, Sink, Slot, Ty, Unary, ValueId},
     lower::{Body, Lowering, Result, Term, Unsupported, Valid},
 };
-use tilt_ir::{Agg, Bounds, Expr, ExprId, StreamId, Timeline};
+use tilt_ir::{Agg, Bounds, DType, Expr, ExprId, StreamId, Timeline};
 
 use self::panes::over_panes;
 use crate::{
@@ -413,14 +413,7 @@ impl Reduction<'_, '_, '_> {
                 let zero = self.body.int(Ty::U8, 0);
                 self.body.compare(Compare::Ne, found, zero)
             }
-            Agg::First | Agg::Last => {
-                let range = self.range;
-                let last = agg == Agg::Last;
-                let locates = &mut self.reads.found().locates;
-                locates.push(Locate::Range { range, last });
-                let locate = locates.len() - 1;
-                return self.reads.term(self.body, self.stream, locate);
-            }
+            Agg::First | Agg::Last => return self.at_edge(agg == Agg::Last),
             Agg::Rms => {
                 let squares = self.float(Combine::Add, square)?;
                 self.root_of_mean(squares, count)
@@ -452,6 +445,31 @@ impl Reduction<'_, '_, '_> {
             value,
             valid: nonempty,
         })
+    }
+
+    /// What the first event of a window contributes, or the last, where every event contributes something.
+    fn at_edge(&mut self, last: bool) -> Result<Term> {
+        let is_record = |map: ExprId| {
+            let dtype = self.reads.planner.program.dtype(map);
+            matches!(dtype, DType::Record(_))
+        };
+        let read = match self.map {
+            Some(map) if !is_record(map) => self.read_leaf()?,
+            _ => None,
+        };
+        if read.is_none() {
+            self.materialise()?;
+        }
+        let range = self.range;
+        let locates = &mut self.reads.found().locates;
+        locates.push(Locate::Range { range, last });
+        let locate = locates.len() - 1;
+        if let Some((stream, leaf)) = read {
+            let (value, valid) = self.reads.column(self.body, stream, leaf, locate);
+            return Ok(Term::Scalar { value, valid });
+        }
+        let stream = self.mapped.unwrap_or(self.stream);
+        self.reads.term(self.body, stream, locate)
     }
 
     /// Whether each window is folded on its own: windows hardly overlap, or an event may reach beyond its window, where it would belong to

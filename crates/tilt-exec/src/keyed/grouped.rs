@@ -2,14 +2,13 @@
 
 use std::{ops::Range, sync::Arc};
 
-use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, Buffer, ScalarBuffer};
-use tilt_codegen::lir::LANES;
+use arrow_buffer::ScalarBuffer;
 use tilt_data::{SnapshotBuffer, Spans, Timeline};
 
+use super::places::Places;
 use crate::{
     facts::{AxisFacts, Regular},
     keys::Ids,
-    memory::Returned,
     series::{Axis, Leaf, Series},
 };
 
@@ -17,9 +16,9 @@ use crate::{
 pub(super) struct Grouped {
     /// What holds for every key.
     pub(super) axis: AxisFacts,
-    /// Where each row goes. Rows are read in order and written to as many places as there are keys, which caches hold; the other way
-    /// round every read would miss them.
-    places: Vec<u32>,
+    /// The key of each row, and where it is.
+    pub(super) ids: Ids,
+    pub(super) places: Places,
     /// Where each key begins, and the end.
     bounds: Vec<u32>,
     ends: ScalarBuffer<i64>,
@@ -29,36 +28,33 @@ pub(super) struct Grouped {
 }
 
 impl Grouped {
-    pub(super) fn new(buffer: &SnapshotBuffer, series: &Series, ids: &Ids, keys: usize) -> Self {
-        let Ids::Listed(ids) = ids else {
-            unreachable!("numbered keys are listed")
-        };
-        let mut bounds = vec![0u32; keys + 1];
-        for id in ids {
-            bounds[*id as usize + 1] += 1;
-        }
-        for key in 0..keys {
-            bounds[key + 1] += bounds[key];
-        }
-        let mut next = bounds.clone();
-        let place = |id: &u32| {
-            let next = &mut next[*id as usize];
-            *next += 1;
-            *next - 1
-        };
-        let places: Vec<u32> = ids.iter().map(place).collect();
+    /// Groups the times of rows by their keys, those of each key moved in time if `moves` says by how much. How many threads do it makes no
+    /// difference.
+    pub(super) fn new(
+        buffer: &SnapshotBuffer,
+        series: &Series,
+        ids: Ids,
+        keys: usize,
+        moves: Option<&[i64]>,
+        threads: usize,
+    ) -> Self {
+        let all = series.axis.ends();
+        let (places, bounds, ends) = Places::by_key(all, &ids, keys, moves, threads);
         let timeline = buffer.timeline();
-        let grouped = |times: &ScalarBuffer<i64>| {
-            let len = times.len();
-            ScalarBuffer::new(spread(&places, times), 0, len)
-        };
-        let ends: ScalarBuffer<i64> = grouped(series.axis.ends());
         let length = match timeline.spans() {
             Spans::Fixed(length) => Some(*length),
             _ => None,
         };
-        let starts: Option<ScalarBuffer<i64>> =
-            length.is_none().then(|| grouped(&timeline.starts()));
+        let starts: Option<ScalarBuffer<i64>> = length.is_none().then(|| {
+            let mut starts = timeline.starts().to_vec();
+            if let Some(moves) = moves {
+                let moved = |row: usize, id: u32| {
+                    starts[row] = starts[row].wrapping_add(moves[id as usize]);
+                };
+                ids.each(0..all.len(), moved);
+            }
+            ScalarBuffer::new(places.spread(&starts), 0, all.len())
+        });
         let mut this = Self {
             axis: AxisFacts {
                 regular: None,
@@ -66,13 +62,15 @@ impl Grouped {
                 disjoint: false,
                 ordered: false,
             },
+            ids,
             places,
             bounds,
             ends,
             starts,
             leaves: Vec::new(),
         };
-        this.axis.disjoint = this.is_disjoint();
+        // Where no two events overlap, those of a key do not.
+        this.axis.disjoint = !buffer.is_bag() || this.is_disjoint();
         this.axis.ordered = this.axis.disjoint || length.is_some();
         this.axis.regular = this.regular();
         this
@@ -126,10 +124,9 @@ impl Grouped {
 
     /// Groups the columns that are read. The others stay as they are.
     pub(super) fn gather(&mut self, series: &Series, read: &[usize]) {
-        let places = std::mem::take(&mut self.places);
         let leaf = |(i, leaf): (usize, &Leaf)| {
             if read.contains(&i) {
-                spread_leaf(&places, leaf)
+                self.places.spread_leaf(leaf)
             } else {
                 leaf.clone()
             }
@@ -149,6 +146,21 @@ impl Grouped {
             }
             (None, length, _) => Timeline::explicit(ends, Spans::Fixed(length.unwrap_or(1))),
         };
+        self.series_of(rows, timeline)
+    }
+
+    /// The rows of some keys, one key after the other.
+    pub(super) fn line(&self, keys: Range<usize>) -> Series {
+        let rows = self.bounds[keys.start] as usize..self.bounds[keys.end] as usize;
+        let ends = self.ends.slice(rows.start, rows.len());
+        let timeline = match &self.starts {
+            Some(starts) => Timeline::intervals(starts.slice(rows.start, rows.len()), ends),
+            None => Timeline::explicit(ends, Spans::Fixed(self.axis.length.unwrap_or(1))),
+        };
+        self.series_of(rows, timeline)
+    }
+
+    fn series_of(&self, rows: Range<usize>, timeline: Timeline) -> Series {
         let leaves = self.leaves.iter();
         Series {
             axis: Arc::new(Axis::new(timeline, Vec::new())),
@@ -158,46 +170,4 @@ impl Grouped {
             present: None,
         }
     }
-}
-
-/// A column with each row in its place.
-fn spread_leaf(places: &[u32], leaf: &Leaf) -> Leaf {
-    let valid = leaf.valid.as_ref().map(|bits| spread_bits(places, bits));
-    let values = match (leaf.bits(), leaf.ty.bytes()) {
-        (Some(bits), _) => spread_bits(places, bits),
-        (None, 1) => spread(places, elements::<u8>(leaf)),
-        (None, 2) => spread(places, elements::<u16>(leaf)),
-        (None, 4) => spread(places, elements::<u32>(leaf)),
-        (None, _) => spread(places, elements::<u64>(leaf)),
-    };
-    Leaf::written(leaf.ty, leaf.len, values, valid)
-}
-
-/// The elements of a column, whose type is as wide as `T`.
-fn elements<T: Copy>(leaf: &Leaf) -> &[T] {
-    assert_eq!(leaf.ty.bytes(), size_of::<T>(), "elements of the type");
-    // SAFETY: a column holds as many elements as it says, aligned, and any bits are one.
-    unsafe { std::slice::from_raw_parts(leaf.at(0).cast(), leaf.len) }
-}
-
-fn spread<T: Copy>(places: &[u32], values: &[T]) -> Buffer {
-    let padded = values.len().next_multiple_of(LANES) * size_of::<T>();
-    let memory = Returned::new(padded);
-    // SAFETY: so much memory was asked for, it is initialised and aligned to a cache line, and nobody else knows it.
-    let out = unsafe { std::slice::from_raw_parts_mut(memory.as_ptr().cast::<T>(), values.len()) };
-    for (place, value) in places.iter().zip(values) {
-        out[*place as usize] = *value;
-    }
-    memory.into_buffer(padded)
-}
-
-fn spread_bits(places: &[u32], bits: &BooleanBuffer) -> Buffer {
-    let mut out = BooleanBufferBuilder::new(bits.len());
-    out.append_n(bits.len(), false);
-    for (place, bit) in places.iter().zip(bits) {
-        out.set_bit(*place as usize, bit);
-    }
-    // Whole groups of bits are read.
-    out.resize(bits.len().next_multiple_of(LANES));
-    out.finish().into_inner()
 }

@@ -40,7 +40,7 @@ impl Reduction<'_, '_, '_> {
             Agg::Sum | Agg::Mean | Agg::Product if ty.is_float() => !self.has_plain_places(),
             Agg::Rms | Agg::CrestFactor => !self.has_plain_places(),
             Agg::Sum | Agg::Mean | Agg::Min | Agg::Max | Agg::Len | Agg::Any | Agg::All => false,
-            Agg::First | Agg::Last => !always || self.map.is_some(),
+            Agg::First | Agg::Last => !always,
             Agg::Var { .. } | Agg::Std { .. } | Agg::Skew { .. } | Agg::Kurtosis { .. } => {
                 !always || self.by_count() || range.length().is_none()
             }

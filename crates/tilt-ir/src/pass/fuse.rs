@@ -51,7 +51,7 @@ use crate::{
 ///
 /// A merger that would make inputs matter further away is not made, nor one after which other streams share timelines.
 ///
-/// A producer with reductions is merged only into its one reader and at one offset; otherwise each copy would reduce again.
+/// A producer with reductions or functions is merged only into its one reader and at one offset; otherwise each copy would compute them again.
 pub struct Fuse;
 
 impl Pass for Fuse {
@@ -149,9 +149,9 @@ impl Merge {
         }
 
         let uses = Uses::collect(program, reader.body, id)?;
-        // Work that copies would repeat: a reduction, or a join of several timelines.
-        let reduces = has_reduction(program, producer.body);
-        if reduces || timelines.aligned(&producer.clock).is_none() && !is_shift(&producer.clock) {
+        // Work that copies would repeat: a reduction, a function, or a join of several timelines.
+        let is_costly = is_costly(program, producer.body);
+        if is_costly || timelines.aligned(&producer.clock).is_none() && !is_shift(&producer.clock) {
             let readers = live_streams(program)
                 .into_iter()
                 .filter(|s| *s != id && streams_read(program, *s).contains(&id))
@@ -613,10 +613,23 @@ fn furthest(program: &Program, temporal: &Temporal) -> i64 {
     furthest
 }
 
-fn has_reduction(program: &Program, body: ExprId) -> bool {
+/// Whether a body does what takes far longer than reading its value: a reduction, or a function that is computed row by row.
+fn is_costly(program: &Program, body: ExprId) -> bool {
+    use UnaryOp::*;
     let mut found = false;
     program.walk(body, &mut |_, expr| {
-        found |= matches!(expr, Expr::Reduce { .. });
+        found |= match expr {
+            Expr::Reduce { .. } | Expr::Call { .. } => true,
+            Expr::Unary(
+                Cbrt | Exp | Exp2 | Expm1 | Log | Log2 | Log10 | Log1p | Sin | Cos | Tan | Asin
+                | Acos | Atan | Sinh | Cosh | Tanh | Asinh | Acosh | Atanh | Part(_),
+                _,
+            ) => true,
+            Expr::Binary(op, ..) => {
+                matches!(op, BinaryOp::Pow | BinaryOp::Atan2 | BinaryOp::Hypot)
+            }
+            _ => false,
+        };
     });
     found
 }

@@ -1,0 +1,186 @@
+//! Where the rows of an input go when they are grouped by key, and columns brought there and back.
+
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, Buffer, ScalarBuffer};
+use tilt_codegen::lir::LANES;
+
+use crate::{
+    keys::Ids,
+    memory::Returned,
+    series::Leaf,
+    threads::{fill, in_parts},
+};
+
+/// A place for each row, all different: those of one key together, keys and the rows of each in order.
+pub(super) struct Places {
+    of_rows: ScalarBuffer<u32>,
+    threads: usize,
+}
+
+impl Places {
+    /// The places of rows with these ends by their keys, where each key begins, followed by the end, and the ends in their places: a counting
+    /// sort. The ends of each key are moved if `moves` says by how much.
+    pub(super) fn by_key(
+        ends: &[i64],
+        ids: &Ids,
+        keys: usize,
+        moves: Option<&[i64]>,
+        threads: usize,
+    ) -> (Self, Vec<u32>, ScalarBuffer<i64>) {
+        // Each part of the rows has counts of its own, from which follows where its rows of each key begin.
+        let mut begins: Vec<Vec<u32>> = in_parts(ends.len(), threads, |rows| {
+            let mut counts = vec![0; keys];
+            ids.each(rows, |_, id| counts[id as usize] += 1);
+            counts
+        });
+        let mut bounds = Vec::with_capacity(keys + 1);
+        let mut next = 0;
+        for key in 0..keys {
+            bounds.push(next);
+            for part in &mut begins {
+                next += std::mem::replace(&mut part[key], next);
+            }
+        }
+        bounds.push(next);
+        let (memory, bytes) = room::<i64>(ends.len());
+        let spread = Out::<i64>::of(&memory);
+        let of_rows = filled(ends.len(), |out: &mut [u32]| {
+            fill(out, threads, |part, rows, out| {
+                let mut next = begins[part].clone();
+                let (first, ends) = (rows.start, &ends[rows.clone()]);
+                ids.each(rows, |row, id| {
+                    let moved = moves.map_or(0, |moves| moves[id as usize]);
+                    let next = &mut next[id as usize];
+                    out[row - first] = *next;
+                    // SAFETY: counted above, so that there is such a place, and no other row has it.
+                    unsafe { spread.write(*next, ends[row - first].wrapping_add(moved)) }
+                    *next += 1;
+                });
+            });
+        });
+        let places = Self {
+            of_rows: ScalarBuffer::new(of_rows, 0, ends.len()),
+            threads,
+        };
+        let spread = ScalarBuffer::new(memory.into_buffer(bytes), 0, ends.len());
+        (places, bounds, spread)
+    }
+
+    /// Where each row goes.
+    pub(super) fn of_rows(&self) -> &[u32] {
+        &self.of_rows
+    }
+
+    /// A column with each row in its place.
+    ///
+    /// Rows are read in order and written to as many places as there are keys, which caches hold; the other way round every read would miss them.
+    pub(super) fn spread_leaf(&self, leaf: &Leaf) -> Leaf {
+        let valid = leaf.valid.as_ref().map(|bits| self.spread_bits(bits));
+        let values = match (leaf.bits(), leaf.ty.bytes()) {
+            (Some(bits), _) => self.spread_bits(bits),
+            (None, 1) => self.spread(elements::<u8>(leaf)),
+            (None, 2) => self.spread(elements::<u16>(leaf)),
+            (None, 4) => self.spread(elements::<u32>(leaf)),
+            (None, _) => self.spread(elements::<u64>(leaf)),
+        };
+        Leaf::written(leaf.ty, leaf.len, values, valid)
+    }
+
+    /// Values, each in the place of its row, padded to whole groups.
+    pub(super) fn spread<T: Copy + Send + Sync>(&self, values: &[T]) -> Buffer {
+        assert_eq!(self.of_rows.len(), values.len(), "a place for each value");
+        let (memory, bytes) = room::<T>(values.len());
+        let out = Out::of(&memory);
+        in_parts(values.len(), self.threads, |rows| {
+            let places = &self.of_rows[rows.clone()];
+            for (place, value) in places.iter().zip(&values[rows]) {
+                // SAFETY: every row has a place of its own, and there are as many as rows, for which there is room.
+                unsafe { out.write(*place, *value) }
+            }
+        });
+        memory.into_buffer(bytes)
+    }
+
+    fn spread_bits(&self, bits: &BooleanBuffer) -> Buffer {
+        let mut out = BooleanBufferBuilder::new(bits.len());
+        out.append_n(bits.len(), false);
+        for (place, bit) in self.of_rows.iter().zip(bits) {
+            out.set_bit(*place as usize, bit);
+        }
+        // Whole groups of bits are read.
+        out.resize(bits.len().next_multiple_of(LANES));
+        out.finish().into_inner()
+    }
+}
+
+/// A column whose row `i` is row `rows[i]` of another.
+pub(super) fn gather_leaf(rows: &[u32], leaf: &Leaf, threads: usize) -> Leaf {
+    let valid = leaf.valid.as_ref().map(|bits| gather_bits(rows, bits));
+    let values = match (leaf.bits(), leaf.ty.bytes()) {
+        (Some(bits), _) => gather_bits(rows, bits),
+        (None, 1) => gather(rows, elements::<u8>(leaf), threads),
+        (None, 2) => gather(rows, elements::<u16>(leaf), threads),
+        (None, 4) => gather(rows, elements::<u32>(leaf), threads),
+        (None, _) => gather(rows, elements::<u64>(leaf), threads),
+    };
+    Leaf::written(leaf.ty, rows.len(), values, valid)
+}
+
+/// The values of some rows, padded to whole groups.
+pub(super) fn gather<T: Copy + Send + Sync>(rows: &[u32], values: &[T], threads: usize) -> Buffer {
+    filled(rows.len(), |out| {
+        fill(out, threads, |_, part, out: &mut [T]| {
+            for (row, out) in rows[part].iter().zip(out) {
+                *out = values[*row as usize];
+            }
+        });
+    })
+}
+
+fn gather_bits(rows: &[u32], bits: &BooleanBuffer) -> Buffer {
+    let bit = |i: usize| {
+        let row = rows.get(i);
+        row.is_some_and(|row| bits.value(*row as usize))
+    };
+    let len = rows.len().next_multiple_of(LANES);
+    BooleanBuffer::collect_bool(len, bit).into_inner()
+}
+
+/// The elements of a column, whose type is as wide as `T`.
+fn elements<T: Copy>(leaf: &Leaf) -> &[T] {
+    assert_eq!(leaf.ty.bytes(), size_of::<T>(), "elements of the type");
+    // SAFETY: a column holds as many elements as it says, aligned, and any bits are one.
+    unsafe { std::slice::from_raw_parts(leaf.at(0).cast(), leaf.len) }
+}
+
+/// Memory for so many values, up to a whole group, and how many bytes that is.
+fn room<T>(len: usize) -> (Returned, usize) {
+    let bytes = len.next_multiple_of(LANES) * size_of::<T>();
+    (Returned::new(bytes), bytes)
+}
+
+/// So many values as they are filled in, padded to whole groups. Any bits must be a value.
+fn filled<T: Copy>(len: usize, fill: impl FnOnce(&mut [T])) -> Buffer {
+    let (memory, bytes) = room::<T>(len);
+    // SAFETY: so much memory was asked for, it is initialised and aligned to a cache line, and nobody else knows it.
+    fill(unsafe { std::slice::from_raw_parts_mut(memory.as_ptr().cast::<T>(), len) });
+    memory.into_buffer(bytes)
+}
+
+/// Memory that threads write side by side.
+struct Out<T>(*mut T);
+
+// SAFETY: writing is unsafe, and whoever does it promises that no two threads write to one place.
+unsafe impl<T: Send> Sync for Out<T> {}
+
+impl<T> Out<T> {
+    fn of(memory: &Returned) -> Self {
+        Self(memory.as_ptr().cast())
+    }
+
+    /// # Safety
+    /// There is room for a value there, and no other thread writes to it.
+    unsafe fn write(&self, place: u32, value: T) {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.add(place as usize).write(value) }
+    }
+}
