@@ -76,6 +76,7 @@ mod scatter;
 mod series;
 mod slack;
 mod stats;
+mod steps;
 mod stream;
 mod strips;
 mod text;

@@ -319,6 +319,7 @@ impl Job<'_> {
             control: self.control,
             work,
             carried: None,
+            open: false,
             wanted,
         }
     }
