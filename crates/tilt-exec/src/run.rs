@@ -194,8 +194,41 @@ impl Piece<'_> {
         }
     }
 
+    /// The events of a merge, only those that end in a part if that is all that is asked for.
+    pub(crate) fn merged(
+        &self,
+        groups: &[GroupPlan],
+        required: &[bool],
+        series: &BTreeMap<StreamId, Series>,
+        within: Option<Span>,
+    ) -> Merged {
+        let sources: Vec<cursor::Source> = groups
+            .iter()
+            .map(|group| self.group_source(group, series))
+            .collect();
+        let groups: Vec<Group> = groups
+            .iter()
+            .zip(&sources)
+            .map(|(group, source)| match *group {
+                GroupPlan::Value { offset, .. } => Group::Value { source, offset },
+                GroupPlan::Hold {
+                    offset, max_age, ..
+                } => Group::Hold {
+                    source,
+                    offset,
+                    max_age,
+                    run_end: self.run.end,
+                },
+                GroupPlan::Window { lo, hi, .. } => Group::Window { source, lo, hi },
+            })
+            .collect();
+        let mut merged = Merged::spare(groups.len());
+        merge_into(&groups, required, within, self.control, &mut merged);
+        merged
+    }
+
     /// The rows of a stage.
-    pub(crate) fn axis(&self, stage: &Stage, series: &BTreeMap<StreamId, Series>) -> Arc<Axis> {
+    fn axis(&self, stage: &Stage, series: &BTreeMap<StreamId, Series>) -> Arc<Axis> {
         match &stage.domain {
             Domain::On(stream) => Arc::clone(&series[stream].axis),
             Domain::Grid { period, offset } => {
@@ -215,28 +248,7 @@ impl Piece<'_> {
                 required,
                 twin: None,
             } => {
-                let sources: Vec<cursor::Source> = groups
-                    .iter()
-                    .map(|group| self.group_source(group, series))
-                    .collect();
-                let groups: Vec<Group> = groups
-                    .iter()
-                    .zip(&sources)
-                    .map(|(group, source)| match *group {
-                        GroupPlan::Value { offset, .. } => Group::Value { source, offset },
-                        GroupPlan::Hold {
-                            offset, max_age, ..
-                        } => Group::Hold {
-                            source,
-                            offset,
-                            max_age,
-                            run_end: self.run.end,
-                        },
-                        GroupPlan::Window { lo, hi, .. } => Group::Window { source, lo, hi },
-                    })
-                    .collect();
-                let mut merged = Merged::spare(groups.len());
-                merge_into(&groups, required, None, self.control, &mut merged);
+                let merged = self.merged(groups, required, series, None);
                 let starts = INSTANTS.lend(merged.starts);
                 let timeline = Timeline::intervals(starts, INSTANTS.lend(merged.ends));
                 Arc::new(Axis::new(timeline, merged.choices))
@@ -450,7 +462,9 @@ impl<'a> StageRun<'a> {
             .map(|plan| {
                 let range = &ranges[plan.range];
                 // Positions among events alone may be others than before.
-                let kept = before.next().filter(|_| !self.seen.contains_key(&plan.range));
+                let kept = before
+                    .next()
+                    .filter(|_| !self.seen.contains_key(&plan.range));
                 WindowRun::new(self.piece, plan, range, all(plan.range), kept)
             })
             .collect();

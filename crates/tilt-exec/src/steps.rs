@@ -16,10 +16,12 @@ use tilt_ir::{Program, Span, StreamId};
 use crate::{
     code::Code,
     control::{ALL_WORK, Control},
+    cursor::NONE,
     execute::input_series,
     facts::SeriesFacts,
-    pieces::grid,
-    plan::{Domain, Plan, Stage},
+    merge::Merged,
+    pieces::{grid, slice},
+    plan::{Domain, GroupPlan, Plan, Stage},
     query::{Prepared, RunOptions},
     run::{Output, Piece, Shared, StageRun, Trouble, Wanted, lead, series_of},
     scan::Kept,
@@ -56,6 +58,40 @@ struct Line {
     times: Times,
     /// The input or the stage whose rows these are.
     root: StreamId,
+    /// What a merge chose, for each of its groups.
+    choices: Vec<Vec<u32>>,
+}
+
+impl Line {
+    fn new(times: Times, root: StreamId) -> Self {
+        Self {
+            times,
+            root,
+            choices: Vec::new(),
+        }
+    }
+
+    /// All rows. What a merge chose is lent to the axis, and [taken back](Self::take_back) when nobody has it any more.
+    fn axis(&mut self) -> Arc<Axis> {
+        let timeline = self.times.timeline(self.times.len());
+        Arc::new(Axis::new(timeline, std::mem::take(&mut self.choices)))
+    }
+
+    fn take_back(&mut self, axis: Option<Arc<Axis>>) {
+        let mut axis = axis;
+        if let Some(axis) = axis.as_mut().and_then(Arc::get_mut) {
+            self.choices = std::mem::take(&mut axis.choices);
+        }
+    }
+
+    /// Appends the events of a merge.
+    fn append(&mut self, merged: Merged) {
+        self.times.append_intervals(&merged.starts, &merged.ends);
+        self.choices.resize_with(merged.choices.len(), Vec::new);
+        for (all, new) in self.choices.iter_mut().zip(&merged.choices) {
+            all.extend(new);
+        }
+    }
 }
 
 /// The rows of a stream.
@@ -68,6 +104,7 @@ struct Track {
     /// How many of these are leaves.
     leaves: usize,
     is_record: bool,
+    is_input: bool,
     /// Whether rows may have no event.
     nullable: bool,
     /// No row that is still to come starts before this.
@@ -97,7 +134,9 @@ impl Steps {
             return None;
         };
         // Codes of strings are given out before a run begins.
-        let mut all_facts = facts.values().chain(plan.stages.iter().map(|stage| &stage.facts));
+        let mut all_facts = facts
+            .values()
+            .chain(plan.stages.iter().map(|stage| &stage.facts));
         if !plan.axes.values().all(|axis| axis.ordered) || all_facts.any(SeriesFacts::has_text) {
             return None;
         }
@@ -114,10 +153,8 @@ impl Steps {
         for (id, buffer) in inputs {
             let facts = &facts[id];
             let regular = facts.axis.regular.is_some();
-            steps.lines.push(Line {
-                times: Times::like(buffer.timeline(), regular),
-                root: *id,
-            });
+            let times = Times::like(buffer.timeline(), regular);
+            steps.lines.push(Line::new(times, *id));
             let leaves = facts.leaves.iter();
             let mut columns: Vec<Grown> = leaves
                 .map(|leaf| Grown::new(leaf.ty, leaf.nullable, 0))
@@ -133,6 +170,7 @@ impl Steps {
                     leaves: facts.leaves.len(),
                     columns,
                     is_record: true,
+                    is_input: true,
                     nullable: facts.nullable,
                     covered: i64::MIN,
                 },
@@ -150,13 +188,18 @@ impl Steps {
             Domain::Grid { period, offset } => {
                 let start = run.start.checked_sub(plan.slack?)?;
                 let first = grid(period, offset, Span::new(start, start.checked_add(period)?));
-                self.lines.push(Line {
-                    times: Times::cells(first.end(0), period),
-                    root: stage.stream,
-                });
+                let times = Times::cells(first.end(0), period);
+                self.lines.push(Line::new(times, stage.stream));
                 self.lines.len() - 1
             }
-            _ => return None,
+            Domain::Merge {
+                twin: Some(twin), ..
+            } => self.streams[&twin].line,
+            Domain::Merge { .. } => {
+                self.lines.push(Line::new(Times::intervals(), stage.stream));
+                self.lines.len() - 1
+            }
+            Domain::Calendar(_) | Domain::Sessions { .. } => return None,
         };
         let is_output = number + 1 == plan.stages.len();
         let body = &plan.loops[stage.main];
@@ -176,6 +219,7 @@ impl Steps {
                 columns: columns.collect(),
                 leaves: stage.facts.leaves.len(),
                 is_record: stage.facts.is_record(),
+                is_input: false,
                 nullable: stage.facts.nullable,
                 covered: i64::MIN,
             },
@@ -201,12 +245,10 @@ impl Steps {
         }
         let series = input_series(program, id, rows, &self.dictionary);
         let columns = track.columns.iter().take(track.leaves);
-        let has_nulls = |(column, leaf): (&Grown, &Leaf)| leaf.valid.is_some() && !column.is_nullable();
+        let has_nulls =
+            |(column, leaf): (&Grown, &Leaf)| leaf.valid.is_some() && !column.is_nullable();
         let missing = series.present.is_some() && !track.nullable;
-        if missing
-            || columns.zip(&series.leaves).any(has_nulls)
-            || !times.fits(rows.timeline())
-        {
+        if missing || columns.zip(&series.leaves).any(has_nulls) || !times.fits(rows.timeline()) {
             return false;
         }
         let len = times.all();
@@ -248,13 +290,14 @@ impl Steps {
             }
             track.rows = times.len();
             track.covered = if last { i64::MAX } else { (*covered).min(end) };
-            let axis = Arc::new(Axis::new(times.timeline(track.rows), Vec::new()));
+            let axis = self.lines[track.line].axis();
             axes[track.line] = Some(Arc::clone(&axis));
             series.insert(*id, track.series(axis));
         }
         let mut output = None;
         for (number, stage) in plan.stages.iter().enumerate() {
-            let computed = self.stage((plan, code), number, stage, &series, &mut axes, (end, last))?;
+            let computed =
+                self.stage((plan, code), number, stage, &series, &mut axes, (end, last))?;
             match computed {
                 Computed::Kept(kept) => {
                     series.insert(stage.stream, kept);
@@ -263,11 +306,31 @@ impl Steps {
             }
         }
         drop(series);
-        drop(axes);
+        for (line, axis) in self.lines.iter_mut().zip(axes) {
+            line.take_back(axis);
+        }
         if !last {
             self.forget();
         }
         output.ok_or(Trouble("a plan without stages"))
+    }
+
+    /// The latest instant at which a stage reads nothing that is still to come, and how many rows others have that it reads by number.
+    fn limits(&self, number: usize, stage: &Stage, (end, last): (i64, bool)) -> (i64, usize) {
+        let (mut until, mut most) = (if last { i64::MAX } else { end }, usize::MAX);
+        let others = |(stream, _): &&(StreamId, Read)| *stream != stage.stream;
+        for (stream, read) in self.stages[number].reads.iter().filter(others) {
+            let source = &self.streams[stream];
+            match *read {
+                Read::Rows { ahead, .. } if last && ahead > 0 => {}
+                Read::Rows { ahead, .. } => most = most.min(source.rows.saturating_sub(ahead)),
+                _ if last => {}
+                Read::Time { ahead, .. } | Read::Last { ahead, .. } | Read::All { ahead } => {
+                    until = until.min(source.covered.saturating_sub(ahead));
+                }
+            }
+        }
+        (until, most)
     }
 
     /// Computes the rows of a stage that can be told.
@@ -280,37 +343,7 @@ impl Steps {
         axes: &mut [Option<Arc<Axis>>],
         (end, last): (i64, bool),
     ) -> Result<Computed, Trouble> {
-        let is_output = number + 1 == plan.stages.len();
-        let line = self.streams[&stage.stream].line;
-        // The latest instant at which nothing is read that is still to come, and the rows that others have.
-        let (mut until, mut most) = (if last { i64::MAX } else { end }, usize::MAX);
-        for (stream, read) in &self.stages[number].reads {
-            if *stream == stage.stream {
-                continue;
-            }
-            let source = &self.streams[stream];
-            match *read {
-                Read::Rows { ahead, .. } if last && ahead > 0 => {}
-                Read::Rows { ahead, .. } => most = most.min(source.rows.saturating_sub(ahead)),
-                _ if last => {}
-                Read::Time { ahead, .. } | Read::Held { ahead } | Read::All { ahead } => {
-                    until = until.min(source.covered.saturating_sub(ahead));
-                }
-            }
-        }
-        let is_grid = self.lines[line].root == stage.stream;
-        if is_grid {
-            let slack = if last { plan.slack.unwrap_or(0) } else { 0 };
-            let to = if last { end.saturating_add(slack) } else { until };
-            self.lines[line].times.extend_to(to);
-            let len = self.lines[line].times.len();
-            let timeline = self.lines[line].times.timeline(len);
-            axes[line] = Some(Arc::new(Axis::new(timeline, Vec::new())));
-        }
-        let axis = axes[line].as_ref().expect("the root of a line comes first");
-        let axis = Arc::clone(axis);
-        let first = self.streams[&stage.stream].rows;
-        let rows = axis.timeline.ends_until(until).min(most).max(first);
+        let (until, most) = self.limits(number, stage, (end, last));
         let run = Span::new(self.start, end);
         let piece = Piece {
             plan,
@@ -326,53 +359,98 @@ impl Steps {
             carried: None,
             open: !last,
         };
+        let number_of_line = self.streams[&stage.stream].line;
+        let line = &mut self.lines[number_of_line];
         let steps = &mut self.stages[number];
+        match &stage.domain {
+            Domain::Grid { .. } => {
+                let slack = plan.slack.unwrap_or(0);
+                let to = if last {
+                    end.saturating_add(slack)
+                } else {
+                    until
+                };
+                line.times.extend_to(to);
+                axes[number_of_line] = Some(line.axis());
+            }
+            Domain::Merge {
+                groups,
+                required,
+                twin: None,
+            } => {
+                if until > steps.until {
+                    let within = Some(Span::new(steps.until, until));
+                    let merged = match of_one_length(groups, series) {
+                        None => piece.merged(groups, required, series, within),
+                        Some(series) => piece.merged(groups, required, &series, within),
+                    };
+                    line.append(merged);
+                }
+                axes[number_of_line] = Some(line.axis());
+            }
+            _ => {}
+        }
+        let axis = axes[number_of_line].as_ref();
+        let axis = Arc::clone(axis.expect("the root of a line comes first"));
+        let first = self.streams[&stage.stream].rows;
+        let rows = axis.timeline.ends_until(until).min(most).max(first);
         let new = rows - first;
-        let track = self.streams.get_mut(&stage.stream).expect("a stream for every stage");
-        let body = &plan.loops[stage.main];
-        let Sink::Store { columns, .. } = &body.sink else {
-            unreachable!("the main loop of a stage stores")
+        // No row that is still to come starts before the next one that is known, or than those of the line can.
+        let bound = match stage.domain {
+            Domain::Merge { twin: None, .. } => until,
+            Domain::Grid { .. } => i64::MAX,
+            _ => self.streams[&line.root].covered,
         };
-        steps.until = steps.until.max(until);
-        track.rows = rows;
-        let times = &self.lines[line].times;
-        let start = times.start(rows).filter(|_| rows < times.all() || is_grid);
-        let root = self.lines[line].root;
+        let next = line.times.start(rows).unwrap_or(i64::MAX);
+        let covered = if last { i64::MAX } else { bound.min(next) };
+        steps.until = steps.until.max(until.min(covered));
+        let track = self.streams.get_mut(&stage.stream);
+        let track = track.expect("a stream for every stage");
+        (track.rows, track.covered) = (rows, covered);
+        let mut go_on = |targets: Vec<Output>| {
+            let rows = first..rows;
+            StageRun::go_on(&piece, stage, &axis, series, rows, targets, &mut steps.kept)
+        };
         if !steps.is_read {
+            let body = &plan.loops[stage.main];
+            let Sink::Store { columns, .. } = &body.sink else {
+                unreachable!("the main loop of a stage stores")
+            };
             let written: Vec<Shared> = columns
                 .iter()
                 .map(|c| Shared::new(body.ty(c.value), c.valid.is_some(), new))
                 .collect();
-            let targets = written.iter().map(|column| Output::from(column, 0)).collect();
             if new > 0 {
-                StageRun::go_on(&piece, stage, &axis, series, first..rows, targets, &mut steps.kept)?;
+                go_on(
+                    written
+                        .iter()
+                        .map(|column| Output::from(column, 0))
+                        .collect(),
+                )?;
             }
             let timeline = axis.timeline.slice(first, new).detached();
             let axis = Arc::new(Axis::new(timeline, Vec::new()));
             return Ok(Computed::Output(series_of(stage, axis, written, new, 0)));
         }
-        for column in &mut track.columns {
-            column.reserve(first, new);
-        }
         if new > 0 {
+            for column in &mut track.columns {
+                column.reserve(first, new);
+            }
             let bits: Vec<grown::Bits> = track.columns.iter().map(|c| c.bits(new)).collect();
             let columns = track.columns.iter().zip(&bits);
-            let targets = columns.map(|(column, bits)| column.output(first, bits)).collect();
-            StageRun::go_on(&piece, stage, &axis, series, first..rows, targets, &mut steps.kept)?;
+            let targets = columns.map(|(column, bits)| column.output(first, bits));
+            go_on(targets.collect())?;
             for (column, bits) in track.columns.iter_mut().zip(bits) {
                 column.append_written(first, new, bits);
             }
         }
-        let covered = if root == stage.stream { i64::MAX } else { self.streams[&root].covered };
-        let track = self.streams.get_mut(&stage.stream).expect("a stream for every stage");
-        track.covered = if last { i64::MAX } else { covered.min(start.unwrap_or(i64::MAX)) };
         let axis = if rows == axis.len() {
             axis
         } else {
             Arc::new(Axis::new(axis.timeline.slice(0, rows), Vec::new()))
         };
-        let kept = track.series(Arc::clone(&axis));
-        if is_output {
+        let kept = track.series(axis);
+        if number + 1 == plan.stages.len() {
             return Ok(Computed::Output(owned(&kept, first)));
         }
         Ok(Computed::Kept(kept))
@@ -408,7 +486,7 @@ impl Steps {
                     first = first.min(match *read {
                         Read::Rows { back, .. } => rows.saturating_sub(back),
                         Read::Time { back, rows, .. } => ended(back).saturating_sub(rows),
-                        Read::Held { ahead } => source.last_event(ended(ahead.saturating_neg())),
+                        Read::Last { back, .. } => source.last_event(ended(back)).saturating_sub(1),
                         Read::All { .. } => 0,
                     });
                 }
@@ -423,10 +501,25 @@ impl Steps {
 
     fn forget_rows(&mut self, line: usize, rows: usize) {
         let all = self.lines[line].times.all();
-        let is_input = |id: &StreamId, lines: &[Line]| lines[line].root == *id;
+        let root = self.lines[line].root;
         let Prepared::Loops { plan, .. } = &*self.prepared else {
             return;
         };
+        for stage in &plan.stages {
+            let Domain::Merge {
+                groups, twin: None, ..
+            } = &stage.domain
+            else {
+                continue;
+            };
+            let choices = &mut self.lines[self.streams[&stage.stream].line].choices;
+            for (choices, group) in choices.iter_mut().zip(groups) {
+                if self.streams[&group.streams()[0]].line == line {
+                    let chosen = choices.iter_mut().filter(|position| **position != NONE);
+                    chosen.for_each(|position| *position = position.saturating_sub(rows as u32));
+                }
+            }
+        }
         for (steps, stage) in self.stages.iter_mut().zip(&plan.stages) {
             for (kept, window) in steps.kept.iter_mut().zip(&stage.windows) {
                 if self.streams[&stage.ranges[window.range].stream].line == line {
@@ -434,14 +527,27 @@ impl Steps {
                 }
             }
         }
-        for (id, track) in self.streams.iter_mut().filter(|(_, track)| track.line == line) {
-            let len = if is_input(id, &self.lines) { all } else { track.rows };
+        for (id, track) in self
+            .streams
+            .iter_mut()
+            .filter(|(_, track)| track.line == line)
+        {
+            // An input may have a row that nobody sees yet.
+            let len = if *id == root && track.is_input {
+                all
+            } else {
+                track.rows
+            };
             for column in &mut track.columns {
                 column.forget(len, rows);
             }
             track.rows -= rows;
         }
-        self.lines[line].times.forget(rows);
+        let line = &mut self.lines[line];
+        line.times.forget(rows);
+        for choices in &mut line.choices {
+            choices.drain(..rows);
+        }
     }
 }
 
@@ -491,6 +597,28 @@ impl Track {
             None => rows.saturating_sub(1),
         }
     }
+}
+
+/// The series, those of a group cut to as many rows as all of them have; `None` if they have as many.
+fn of_one_length(
+    groups: &[GroupPlan],
+    series: &BTreeMap<StreamId, Series>,
+) -> Option<BTreeMap<StreamId, Series>> {
+    let mut cut: Option<BTreeMap<StreamId, Series>> = None;
+    for group in groups {
+        let lengths = group
+            .streams()
+            .iter()
+            .map(|stream| series[stream].axis.len());
+        let least = lengths.clone().min().unwrap_or(0);
+        if lengths.max() > Some(least) {
+            let cut = cut.get_or_insert_with(|| series.clone());
+            for stream in group.streams() {
+                cut.insert(*stream, slice(&series[stream], &(0..least)));
+            }
+        }
+    }
+    cut
 }
 
 /// The rows of a series from `first` on, in memory of their own.

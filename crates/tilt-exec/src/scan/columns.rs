@@ -35,6 +35,8 @@ pub(super) struct Columns {
     has_suffixes: bool,
     /// Whether more positions may come after the last.
     open: bool,
+    /// Whether there are positions that were not there when the block was found.
+    has_more: bool,
     /// Which element of the columns each row reads.
     early: *const u32,
     late: *const u32,
@@ -77,6 +79,7 @@ impl Columns {
             filled: 0,
             has_suffixes: false,
             open,
+            has_more: false,
             early: std::ptr::null(),
             late: std::ptr::null(),
         }
@@ -84,7 +87,7 @@ impl Columns {
 
     /// The same scans for the rows after, over more positions.
     pub(super) fn resume(mut self, len: usize, open: bool) -> Self {
-        self.open = open;
+        (self.open, self.has_more) = (open, true);
         let filled = self.filled + PAD;
         let columns = self.suffixes.iter_mut().zip(&self.slots);
         for (memory, (_, ty)) in columns.chain(self.prefixes.iter_mut().zip(&self.slots)) {
@@ -173,7 +176,7 @@ impl Columns {
         let mut suffixes = Vec::new();
         // A group that goes on with positions still to come is scanned again when they have.
         let mut rest = None;
-        if self.open && !self.block.is_empty() {
+        if std::mem::take(&mut self.has_more) && !self.block.is_empty() {
             self.block.end = range.block_end(self.block.end - 1);
         }
         loop {

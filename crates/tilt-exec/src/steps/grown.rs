@@ -5,11 +5,7 @@ use std::{ptr::NonNull, sync::Arc};
 use arrow_buffer::{BooleanBuffer, Buffer, ScalarBuffer, alloc::Allocation, bit_mask::set_bits};
 use tilt_codegen::lir::{LANES, Ty};
 
-use crate::{
-    memory::Returned,
-    run::Output,
-    series::Leaf,
-};
+use crate::{memory::Returned, run::Output, series::Leaf};
 
 /// Rows that a column has room for at first.
 const ROOM: usize = 1 << 10;

@@ -6,7 +6,7 @@ use tilt_ir::{Bounds, StreamId};
 
 use crate::{
     own::OwnColumn,
-    plan::{Domain, Locate, ParamSource, Plan, Source, Stage},
+    plan::{Domain, GroupPlan, Locate, ParamSource, Plan, Source, Stage},
     window::{Current, RangePlan},
 };
 
@@ -17,8 +17,8 @@ pub(super) enum Read {
     Rows { back: usize, ahead: usize },
     /// Rows that end after `t - back` and start before `t + ahead`, and as many before them.
     Time { back: i64, ahead: i64, rows: usize },
-    /// The last row that ended by `t + ahead` and is an event.
-    Held { ahead: i64 },
+    /// Rows that start before `t + ahead`, from the last one on that ended by `t - back` and is an event.
+    Last { back: i64, ahead: i64 },
     /// All rows that start before `t + ahead`.
     All { ahead: i64 },
 }
@@ -30,13 +30,30 @@ pub(super) fn reads(plan: &Plan, stage: &Stage) -> Option<Vec<(StreamId, Read)>>
         Domain::On(stream) => {
             found.insert((*stream, Read::Rows { back: 0, ahead: 0 }));
         }
+        Domain::Merge {
+            twin: Some(twin), ..
+        } => {
+            found.insert((*twin, Read::Rows { back: 0, ahead: 0 }));
+        }
+        Domain::Merge { groups, .. } => {
+            for group in groups {
+                let read = chosen(group)?;
+                found.extend(group.streams().iter().map(|stream| (*stream, read)));
+            }
+        }
         Domain::Grid { .. } => {}
-        // Which events a merge, a calendar or sessions have to come is not known row by row.
-        Domain::Calendar(_) | Domain::Sessions { .. } | Domain::Merge { .. } => return None,
+        // How far cells of a calendar and sessions reach is known when they end.
+        Domain::Calendar(_) | Domain::Sessions { .. } => return None,
     }
     let calls = stage.calls.iter();
-    let params = stage.params.iter().chain(calls.clone().flat_map(|call| &call.params));
-    if params.clone().any(|param| matches!(param, ParamSource::Text(_))) {
+    let params = stage
+        .params
+        .iter()
+        .chain(calls.clone().flat_map(|call| &call.params));
+    if params
+        .clone()
+        .any(|param| matches!(param, ParamSource::Text(_)))
+    {
         return None;
     }
     let inside = stage.inside.iter().flat_map(|inside| &inside.sources);
@@ -73,7 +90,6 @@ pub(super) fn reads(plan: &Plan, stage: &Stage) -> Option<Vec<(StreamId, Read)>>
                 let rows = 1;
                 found.insert((stage.stream, Read::Time { back, ahead, rows }));
             }
-            Locate::Choice(_) => return None,
             _ => {}
         }
     }
@@ -111,9 +127,16 @@ fn located(plan: &Plan, stage: &Stage, stream: StreamId, locate: usize) -> Optio
         Locate::Affine { offset, .. }
         | Locate::Coarse { offset, .. }
         | Locate::ByTime { offset, .. } => at(*offset),
-        Locate::Held { offset, .. } => Some(Read::Held { ahead: *offset }),
+        Locate::Held { offset, .. } => Some(Read::Last {
+            back: offset.checked_neg()?,
+            ahead: *offset,
+        }),
         // Events that are not at every row may be any number of rows back.
-        Locate::Prev { of, stream: counted, n } => {
+        Locate::Prev {
+            of,
+            stream: counted,
+            n,
+        } => {
             if is_nullable(plan, *counted) {
                 return None;
             }
@@ -128,12 +151,20 @@ fn located(plan: &Plan, stage: &Stage, stream: StreamId, locate: usize) -> Optio
                     ahead,
                     rows: rows + n,
                 },
-                Read::Held { .. } | Read::All { .. } => return None,
+                Read::Last { back, ahead } => Read::Time {
+                    back,
+                    ahead,
+                    rows: n + 2,
+                },
+                Read::All { .. } => return None,
             })
         }
         Locate::Range { range, .. } => ranged(plan, stage, &stage.ranges[*range]),
         Locate::OwnActive { offset } | Locate::OwnEnded { offset, .. } => at(*offset),
-        Locate::Choice(_) => None,
+        Locate::Choice(number) => match &stage.domain {
+            Domain::Merge { groups, .. } => chosen(&groups[*number]),
+            _ => None,
+        },
     }
 }
 
@@ -155,7 +186,7 @@ fn ranged(plan: &Plan, stage: &Stage, range: &RangePlan) -> Option<Read> {
                     back: rows,
                     ahead: usize::try_from(hi).unwrap_or(0),
                 }),
-                Current::Started if hi <= 0 => Some(Read::Time {
+                Current::Started | Current::Choice(_) if hi <= 0 => Some(Read::Time {
                     back: 0,
                     ahead: 0,
                     rows: rows + 1,
@@ -173,6 +204,18 @@ fn ranged(plan: &Plan, stage: &Stage, range: &RangePlan) -> Option<Read> {
             })
         }
     }
+}
+
+/// What a group of a merge reads: what it chose last begins or ends with an event, and ends when the next one begins, a tick ahead.
+fn chosen(group: &GroupPlan) -> Option<Read> {
+    let (lo, hi) = match *group {
+        GroupPlan::Value { offset, .. } | GroupPlan::Hold { offset, .. } => (offset, offset),
+        GroupPlan::Window { lo, hi, .. } => (lo, hi),
+    };
+    Some(Read::Last {
+        back: lo.checked_neg()?,
+        ahead: hi.checked_add(1)?,
+    })
 }
 
 /// Whether a stream may have rows without an event.

@@ -18,7 +18,10 @@ struct Noise(u64);
 
 impl Noise {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         self.0 >> 33
     }
 
@@ -34,7 +37,13 @@ enum Shape {
     UntilNext,
 }
 
-fn buffer(noise: &mut Noise, program: &Program, id: StreamId, shape: Shape, rows: usize) -> SnapshotBuffer {
+fn buffer(
+    noise: &mut Noise,
+    program: &Program,
+    id: StreamId,
+    shape: Shape,
+    rows: usize,
+) -> SnapshotBuffer {
     let mut t = 5 + noise.below(4) as i64;
     let stamps: Vec<i64> = (0..rows)
         .map(|_| {
@@ -45,17 +54,25 @@ fn buffer(noise: &mut Noise, program: &Program, id: StreamId, shape: Shape, rows
     let timeline = match shape {
         Shape::Regular => Timeline::regular(6, 1, rows, Spans::Fixed(1)),
         Shape::Irregular => Timeline::explicit(stamps.into(), Spans::Fixed(1)),
-        Shape::UntilNext => Timeline::explicit(stamps.into(), Spans::UntilNext { next: tilt_ir::OPEN }),
+        Shape::UntilNext => Timeline::explicit(
+            stamps.into(),
+            Spans::UntilNext {
+                next: tilt_ir::OPEN,
+            },
+        ),
     };
     let input = program.streams[id].as_input().expect("an input");
     let values: ArrayRef = if input.dtype.to_string() == "i64" {
-        Arc::new(Int64Array::from_iter_values((0..rows).map(|_| noise.below(1000) as i64 - 500)))
+        Arc::new(Int64Array::from_iter_values(
+            (0..rows).map(|_| noise.below(1000) as i64 - 500),
+        ))
     } else {
         Arc::new(Float64Array::from_iter_values(
             (0..rows).map(|_| noise.below(1_000_000) as f64 / 977.0 - 400.0),
         ))
     };
-    SnapshotBuffer::scalar(timeline, Column::new(&input.name, values), program.unit).expect("a buffer")
+    SnapshotBuffer::scalar(timeline, Column::new(&input.name, values), program.unit)
+        .expect("a buffer")
 }
 
 /// What can be compared bit for bit: events and their values.
@@ -63,7 +80,9 @@ fn listed(buffer: &SnapshotBuffer) -> Vec<(i64, i64, Vec<String>)> {
     let value = |column: &Column, row: usize| {
         let array = column.array().slice(row, 1);
         match array.as_any().downcast_ref::<Float64Array>() {
-            Some(doubles) if doubles.null_count() == 0 => format!("{:x}", doubles.value(0).to_bits()),
+            Some(doubles) if doubles.null_count() == 0 => {
+                format!("{:x}", doubles.value(0).to_bits())
+            }
             _ => format!("{array:?}"),
         }
     };
@@ -78,7 +97,10 @@ fn listed(buffer: &SnapshotBuffer) -> Vec<(i64, i64, Vec<String>)> {
 }
 
 fn check(text: &str, shapes: &[Shape], rows: usize, sizes: u64) {
-    let compiled = Query::parse(text).expect("a program").compile().expect("compiled");
+    let compiled = Query::parse(text)
+        .expect("a program")
+        .compile()
+        .expect("compiled");
     let program = compiled.program().clone();
     let mut noise = Noise(rows as u64 * 31 + sizes);
     let buffers: BTreeMap<StreamId, SnapshotBuffer> = program
@@ -95,9 +117,16 @@ fn check(text: &str, shapes: &[Shape], rows: usize, sizes: u64) {
     let found: Vec<_> = found.iter().flat_map(listed).collect();
     let expected = listed(&expected);
     for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {
-        assert_eq!(found, expected, "row {i}, {sizes} rows at a time, of {text}");
+        assert_eq!(
+            found, expected,
+            "row {i}, {sizes} rows at a time, of {text}"
+        );
     }
-    assert_eq!(found.len(), expected.len(), "{sizes} rows at a time, of {text}");
+    assert_eq!(
+        found.len(),
+        expected.len(),
+        "{sizes} rows at a time, of {text}"
+    );
 }
 
 fn in_steps(
@@ -109,13 +138,21 @@ fn in_steps(
 ) -> Vec<SnapshotBuffer> {
     let facts: BTreeMap<StreamId, SeriesFacts> = program
         .inputs()
-        .map(|(id, input)| (id, SeriesFacts::of_input(input, &buffers[&id]).expect("facts")))
+        .map(|(id, input)| {
+            (
+                id,
+                SeriesFacts::of_input(input, &buffers[&id]).expect("facts"),
+            )
+        })
         .collect();
     let prepared = compiled.inner.prepare(&facts, Backend::Native).prepared;
     let hulls = buffers.values().filter_map(SnapshotBuffer::hull);
-    let run = hulls.reduce(|a, b| Span::new(a.start.min(b.start), a.end.max(b.end))).expect("events");
+    let run = hulls
+        .reduce(|a, b| Span::new(a.start.min(b.start), a.end.max(b.end)))
+        .expect("events");
     let options = RunOptions::default();
-    let mut steps = Steps::new(program, &prepared, &facts, buffers, run, &options).expect("a plan that goes on");
+    let mut steps = Steps::new(program, &prepared, &facts, buffers, run, &options)
+        .expect("a plan that goes on");
     let mut done: BTreeMap<StreamId, usize> = buffers.keys().map(|id| (*id, 0)).collect();
     let mut end = run.start;
     let mut outputs = Vec::new();
@@ -129,20 +166,36 @@ fn in_steps(
             // What a chunk tells by itself.
             let rows = match rows.timeline().spans() {
                 Spans::UntilNext { .. } if n > 0 => {
-                    let stamps: Vec<i64> = (from..from + n).map(|i| buffer.timeline().stamp(i)).collect();
-                    let timeline = Timeline::explicit(stamps.into(), Spans::UntilNext { next: tilt_ir::OPEN });
-                    SnapshotBuffer::scalar(timeline, rows.columns()[0].clone(), program.unit).expect("rows")
+                    let stamps: Vec<i64> = (from..from + n)
+                        .map(|i| buffer.timeline().stamp(i))
+                        .collect();
+                    let timeline = Timeline::explicit(
+                        stamps.into(),
+                        Spans::UntilNext {
+                            next: tilt_ir::OPEN,
+                        },
+                    );
+                    SnapshotBuffer::scalar(timeline, rows.columns()[0].clone(), program.unit)
+                        .expect("rows")
                 }
                 _ => rows,
             };
             assert!(steps.push(program, *id, &rows), "rows that fit");
             *done.get_mut(id).expect("an input") += n;
             let last = from + n;
-            let start = if last == 0 { i64::MIN } else { buffer.timeline().start(last - 1) };
+            let start = if last == 0 {
+                i64::MIN
+            } else {
+                buffer.timeline().start(last - 1)
+            };
             if last > 0 {
                 let of_last = buffer.timeline().event(last - 1);
                 let until_next = matches!(buffer.timeline().spans(), Spans::UntilNext { .. });
-                end = end.max(if until_next { of_last.start + 1 } else { of_last.end });
+                end = end.max(if until_next {
+                    of_last.start + 1
+                } else {
+                    of_last.end
+                });
             }
             // Starts are in order, and events disjoint.
             let covers = match buffer.timeline().spans() {
@@ -154,14 +207,21 @@ fn in_steps(
         outputs.push(output(steps.step(&covered, end, false).expect("a step")));
     }
     let covered = buffers.keys().map(|id| (*id, i64::MAX)).collect();
-    outputs.push(output(steps.step(&covered, run.end, true).expect("the last step")));
+    outputs.push(output(
+        steps.step(&covered, run.end, true).expect("the last step"),
+    ));
     outputs
 }
 
 fn steps_output(compiled: &Compiled, series: &Series) -> SnapshotBuffer {
     let program = compiled.program();
-    crate::execute::assemble_rows(program, program.output, series, &crate::text::Dictionary::default())
-        .expect("output")
+    crate::execute::assemble_rows(
+        program,
+        program.output,
+        series,
+        &crate::text::Dictionary::default(),
+    )
+    .expect("output")
 }
 
 #[test]
@@ -198,6 +258,37 @@ fn windows_go_on_where_they_stopped() {
     for text in until_next {
         for sizes in [1, 3, 10, 100] {
             check(text, &[UntilNext], 2000, sizes);
+        }
+    }
+    let joins = [
+        (
+            "query q unit tick { input ~x: f64 point  input ~y: f64 until_next  ~z[t] = ~x[t] + ~y[t]  output ~z }",
+            [Irregular, UntilNext],
+        ),
+        (
+            "query q unit tick { input ~x: f64 point  input ~y: f64 point  ~z[t] = ~x[t] + hold(~y[t])  output ~z }",
+            [Irregular, Irregular],
+        ),
+        (
+            "query q unit tick { input ~x: f64 point  input ~y: f64 point  ~z[t] = coalesce(~x[t], 0.0) + coalesce(~y[t], 0.0)  output ~z }",
+            [Irregular, Irregular],
+        ),
+        (
+            "query q unit tick { input ~x: f64 point  input ~y: f64 point  ~a[t at ~x] = reduce mean ~x[t-20 : t]  ~z[t at ~x] = ~a[t] - reduce mean ~y[t-40 : t]  output ~z }",
+            [Irregular, Irregular],
+        ),
+        (
+            "query q unit tick { input ~x: f64 until_next  input ~y: f64 until_next  ~a[t] = ~x[t] + ~y[t]  ~z[t at ~a] = ~a[t] - reduce max ~a[t-40 : t]  output ~z }",
+            [UntilNext, UntilNext],
+        ),
+        (
+            "query q unit tick { input ~x: f64 point  input ~y: f64 point  ~z[t] = ~x[t] - ~y[t-2]  output ~z }",
+            [Regular, Irregular],
+        ),
+    ];
+    for (text, shapes) in joins {
+        for sizes in [1, 3, 10, 100, 1000] {
+            check(text, &shapes, 2000, sizes);
         }
     }
 }

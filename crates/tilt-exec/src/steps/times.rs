@@ -15,10 +15,24 @@ pub(super) struct Times {
 
 #[derive(Debug)]
 enum Kind {
-    Regular { t0: i64, period: i64, length: i64 },
-    Fixed { ends: Grown, length: i64 },
-    UntilNext { stamps: Grown, next: i64 },
-    Intervals { starts: Grown, ends: Grown, longest: i64 },
+    Regular {
+        t0: i64,
+        period: i64,
+        length: i64,
+    },
+    Fixed {
+        ends: Grown,
+        length: i64,
+    },
+    UntilNext {
+        stamps: Grown,
+        next: i64,
+    },
+    Intervals {
+        starts: Grown,
+        ends: Grown,
+        longest: i64,
+    },
 }
 
 impl Times {
@@ -41,11 +55,7 @@ impl Times {
                 stamps: instants(),
                 next: OPEN,
             },
-            (Spans::Contiguous { .. } | Spans::Starts { .. }, _) => Kind::Intervals {
-                starts: instants(),
-                ends: instants(),
-                longest: 0,
-            },
+            (Spans::Contiguous { .. } | Spans::Starts { .. }, _) => return Self::intervals(),
         };
         Self { kind, len: 0 }
     }
@@ -55,6 +65,33 @@ impl Times {
         let length = period;
         let kind = Kind::Regular { t0, period, length };
         Self { kind, len: 0 }
+    }
+
+    /// Intervals, none so far.
+    pub(super) fn intervals() -> Self {
+        let instants = || Grown::new(Ty::I64, false, 0);
+        let kind = Kind::Intervals {
+            starts: instants(),
+            ends: instants(),
+            longest: 0,
+        };
+        Self { kind, len: 0 }
+    }
+
+    /// Appends intervals.
+    pub(super) fn append_intervals(&mut self, from: &[i64], to: &[i64]) {
+        if let Kind::Intervals {
+            starts,
+            ends,
+            longest,
+        } = &mut self.kind
+        {
+            let lengths = from.iter().zip(to).map(|(s, e)| e.saturating_sub(*s));
+            *longest = (*longest).max(lengths.max().unwrap_or(0));
+            starts.append_instants(self.len, from);
+            ends.append_instants(self.len, to);
+            self.len += from.len();
+        }
     }
 
     /// How many rows there are, without one that the next may replace.
@@ -80,11 +117,14 @@ impl Times {
                 Spans::Fixed(of),
             ) => {
                 let next = *period as i128 * self.len as i128 + i128::from(*t0);
-                let goes_on = |i: usize| i128::from(timeline.end(i)) == next + i as i128 * i128::from(*period);
+                let goes_on = |i: usize| {
+                    i128::from(timeline.end(i)) == next + i as i128 * i128::from(*period)
+                };
                 of == length
                     && match timeline.stamps() {
                         Stamps::Regular { period: p, .. } => {
-                            timeline.is_empty() || goes_on(0) && (p == period || timeline.len() == 1)
+                            timeline.is_empty()
+                                || goes_on(0) && (p == period || timeline.len() == 1)
                         }
                         Stamps::Explicit(_) => (0..timeline.len()).all(goes_on),
                     }
@@ -105,16 +145,9 @@ impl Times {
                 let instants: Vec<i64> = (0..timeline.len()).map(|i| timeline.stamp(i)).collect();
                 stamps.append_instants(self.len, &instants);
             }
-            Kind::Intervals {
-                starts,
-                ends,
-                longest,
-            } => {
-                let lengths = (0..timeline.len())
-                    .map(|i| timeline.end(i).saturating_sub(timeline.start(i)));
-                *longest = (*longest).max(lengths.max().unwrap_or(0));
-                starts.append_instants(self.len, &timeline.starts());
-                ends.append_instants(self.len, &timeline.ends());
+            Kind::Intervals { .. } => {
+                self.append_intervals(&timeline.starts(), &timeline.ends());
+                return;
             }
         }
         self.len += timeline.len();
@@ -196,7 +229,10 @@ impl Times {
     pub(super) fn forget(&mut self, rows: usize) {
         match &mut self.kind {
             Kind::Regular { t0, period, .. } => *t0 += *period * rows as i64,
-            Kind::Fixed { ends: instants, .. } | Kind::UntilNext { stamps: instants, .. } => {
+            Kind::Fixed { ends: instants, .. }
+            | Kind::UntilNext {
+                stamps: instants, ..
+            } => {
                 instants.forget(self.len, rows);
             }
             Kind::Intervals { starts, ends, .. } => {
