@@ -11,6 +11,7 @@ mod generate;
 mod golden;
 mod joins;
 mod keyed;
+mod live;
 mod numerics;
 mod periodic;
 mod properties;
