@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// More cells than this are not a grid that anybody means.
-const MAX_CELLS: i128 = 1 << 26;
+pub(crate) const MAX_CELLS: i128 = 1 << 26;
 
 pub(crate) fn run(
     query: &Inner,

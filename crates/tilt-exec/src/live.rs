@@ -20,6 +20,7 @@ use crate::{
     live::{
         arriving::Arriving,
         error::LiveError,
+        going::Going,
         limits::{Kind, Limits, MindsEnd},
         state::LiveState,
     },
@@ -28,6 +29,7 @@ use crate::{
 
 pub(crate) mod arriving;
 pub(crate) mod error;
+mod going;
 mod held;
 pub(crate) mod limits;
 pub(crate) mod state;
@@ -51,6 +53,8 @@ pub struct Live {
     lasts: i64,
     /// Where it ends, if that was said.
     end: Option<i64>,
+    /// How output is computed.
+    going: Going,
     /// Output without events, with the columns that output has.
     none: Option<SnapshotBuffer>,
 }
@@ -130,6 +134,7 @@ impl Compiled {
             start: None,
             lasts: i64::MIN,
             end: None,
+            going: Going::Unknown,
             none: None,
         })
     }
@@ -174,7 +179,9 @@ impl Live {
             self.none = None;
         }
         let span = self.given_span();
-        self.inputs[at].push(&self.query.inner.program, span, rows)
+        self.inputs[at].push(&self.query.inner.program, span, rows)?;
+        self.go_on_with(at, rows);
+        Ok(())
     }
 
     /// Says which events of an input have begun and have no end yet, in place of those that it said before. The end of each is [`OPEN`] here. An event whose end comes to be known is pushed,
@@ -185,6 +192,7 @@ impl Live {
     pub fn open(&mut self, input: &str, rows: &SnapshotBuffer) -> Result<(), Error> {
         let at = self.find_open(input)?;
         let span = self.given_span();
+        self.going = Going::Parts;
         self.inputs[at].set_open(&self.query.inner.program, span, rows)
     }
 
@@ -237,6 +245,10 @@ impl Live {
     /// # Errors
     /// As [`Compiled::run`]. The run may go on: nothing was given out, and nothing forgotten.
     pub fn take(&mut self) -> Result<SnapshotBuffer, Error> {
+        let is_told = !self.knows_start() || self.waits.is_some() && !self.is_exhausted();
+        if !is_told && let Some(output) = self.by_steps()? {
+            return Ok(output);
+        }
         match self.furthest(i64::MAX)? {
             Some(end) => self.part(end),
             None => self.none(),

@@ -17,7 +17,7 @@ use crate::{
     code::Code,
     control::{ALL_WORK, Control},
     cursor::NONE,
-    execute::input_series,
+    execute::{assemble_rows, input_series},
     facts::SeriesFacts,
     merge::Merged,
     pieces::{grid, slice},
@@ -58,6 +58,8 @@ struct Line {
     times: Times,
     /// The input or the stage whose rows these are.
     root: StreamId,
+    /// Whether the last row can be seen before its end is known. Windows tell rows by their ends.
+    shows_open: bool,
     /// What a merge chose, for each of its groups.
     choices: Vec<Vec<u32>>,
 }
@@ -67,6 +69,7 @@ impl Line {
         Self {
             times,
             root,
+            shows_open: true,
             choices: Vec::new(),
         }
     }
@@ -120,6 +123,26 @@ struct StageSteps {
     is_read: bool,
 }
 
+/// How far an input has come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrived {
+    /// No row that is still to come starts before this, as far as rows tell.
+    pub(crate) covered: i64,
+    /// Nor before this, as was promised.
+    pub(crate) promised: i64,
+}
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reached {
+    /// The run lasts at least to here.
+    pub(crate) end: i64,
+    /// Up to here nothing depends on where it ends.
+    pub(crate) certain: i64,
+    /// Whether it ends there, and everything can be told.
+    pub(crate) last: bool,
+}
+
 impl Steps {
     /// A run that begins at `start` on inputs of which these facts hold, or `None` if its stages cannot go on where they stopped.
     pub(crate) fn new(
@@ -152,8 +175,7 @@ impl Steps {
         };
         for (id, buffer) in inputs {
             let facts = &facts[id];
-            let regular = facts.axis.regular.is_some();
-            let times = Times::like(buffer.timeline(), regular);
+            let times = Times::like(buffer.timeline(), facts.axis.regular.map(|r| r.period));
             steps.lines.push(Line::new(times, *id));
             let leaves = facts.leaves.iter();
             let mut columns: Vec<Grown> = leaves
@@ -178,6 +200,10 @@ impl Steps {
         }
         for (number, stage) in plan.stages.iter().enumerate() {
             steps.add_stage(plan, number, stage, run)?;
+            for range in &stage.ranges {
+                let line = steps.streams[&range.stream].line;
+                steps.lines[line].shows_open = false;
+            }
         }
         Some(steps)
     }
@@ -266,38 +292,51 @@ impl Steps {
         true
     }
 
-    /// Computes what can be told when inputs have come so far, of a run whose events so far end by `end`. If it is `last` the run ends there, and everything
-    /// can be told.
+    /// All output up to here was told.
+    pub(crate) fn until(&self) -> i64 {
+        self.stages.last().map_or(i64::MIN, |stage| stage.until)
+    }
+
+    /// Rows of the output as a buffer.
+    pub(crate) fn assemble(
+        &self,
+        program: &Program,
+        series: &Series,
+    ) -> tilt_data::Result<SnapshotBuffer> {
+        assemble_rows(program, program.output, series, &self.dictionary)
+    }
+
+    /// Computes what can be told when inputs and the run have come so far.
     pub(crate) fn step(
         &mut self,
-        covered: &BTreeMap<StreamId, i64>,
-        end: i64,
-        last: bool,
+        arrived: &BTreeMap<StreamId, Arrived>,
+        reached: Reached,
     ) -> Result<Series, Trouble> {
+        let Reached { end, certain, last } = reached;
         let prepared = Arc::clone(&self.prepared);
         let Prepared::Loops { plan, code } = &*prepared else {
             return Err(Trouble("a plan that is interpreted"));
         };
         let mut series = BTreeMap::new();
         let mut axes: Vec<Option<Arc<Axis>>> = vec![None; self.lines.len()];
-        for (id, covered) in covered {
+        for (id, arrived) in arrived {
             let Some(track) = self.streams.get_mut(id) else {
                 continue;
             };
-            let times = &mut self.lines[track.line].times;
+            let line = &mut self.lines[track.line];
             if last {
-                times.close(end);
+                line.times.close(end);
             }
-            track.rows = times.len();
-            track.covered = if last { i64::MAX } else { (*covered).min(end) };
+            let covered = line.times.covered(*arrived, line.shows_open);
+            track.rows = line.times.len();
+            track.covered = if last { i64::MAX } else { covered.min(certain) };
             let axis = self.lines[track.line].axis();
             axes[track.line] = Some(Arc::clone(&axis));
             series.insert(*id, track.series(axis));
         }
         let mut output = None;
         for (number, stage) in plan.stages.iter().enumerate() {
-            let computed =
-                self.stage((plan, code), number, stage, &series, &mut axes, (end, last))?;
+            let computed = self.stage((plan, code), number, stage, &series, &mut axes, reached)?;
             match computed {
                 Computed::Kept(kept) => {
                     series.insert(stage.stream, kept);
@@ -316,8 +355,9 @@ impl Steps {
     }
 
     /// The latest instant at which a stage reads nothing that is still to come, and how many rows others have that it reads by number.
-    fn limits(&self, number: usize, stage: &Stage, (end, last): (i64, bool)) -> (i64, usize) {
-        let (mut until, mut most) = (if last { i64::MAX } else { end }, usize::MAX);
+    fn limits(&self, number: usize, stage: &Stage, reached: Reached) -> (i64, usize) {
+        let Reached { certain, last, .. } = reached;
+        let (mut until, mut most) = (if last { i64::MAX } else { certain }, usize::MAX);
         let others = |(stream, _): &&(StreamId, Read)| *stream != stage.stream;
         for (stream, read) in self.stages[number].reads.iter().filter(others) {
             let source = &self.streams[stream];
@@ -341,10 +381,11 @@ impl Steps {
         stage: &Stage,
         series: &BTreeMap<StreamId, Series>,
         axes: &mut [Option<Arc<Axis>>],
-        (end, last): (i64, bool),
+        reached: Reached,
     ) -> Result<Computed, Trouble> {
-        let (until, most) = self.limits(number, stage, (end, last));
-        let run = Span::new(self.start, end);
+        let Reached { end, certain, last } = reached;
+        let (mut until, most) = self.limits(number, stage, reached);
+        let run = Span::new(self.start, if last { end } else { certain });
         let piece = Piece {
             plan,
             code,
@@ -363,14 +404,18 @@ impl Steps {
         let line = &mut self.lines[number_of_line];
         let steps = &mut self.stages[number];
         match &stage.domain {
-            Domain::Grid { .. } => {
+            Domain::Grid { period, .. } => {
                 let slack = plan.slack.unwrap_or(0);
+                // A cell exists if the run goes on for longer than where it starts.
                 let to = if last {
                     end.saturating_add(slack)
                 } else {
-                    until
+                    until.min(end.saturating_add(period - 1))
                 };
-                line.times.extend_to(to);
+                until = until.min(to);
+                if !line.times.extend_to(to) {
+                    return Err(Trouble("more cells than anybody means"));
+                }
                 axes[number_of_line] = Some(line.axis());
             }
             Domain::Merge {
@@ -392,18 +437,24 @@ impl Steps {
         }
         let axis = axes[number_of_line].as_ref();
         let axis = Arc::clone(axis.expect("the root of a line comes first"));
-        let first = self.streams[&stage.stream].rows;
-        let rows = axis.timeline.ends_until(until).min(most).max(first);
-        let new = rows - first;
-        // No row that is still to come starts before the next one that is known, or than those of the line can.
+        // No row that is still to come starts before the rows of the line can, or before the next one that is known.
         let bound = match stage.domain {
             Domain::Merge { twin: None, .. } => until,
             Domain::Grid { .. } => i64::MAX,
             _ => self.streams[&line.root].covered,
         };
+        // What is told up to an instant is all that ends there.
+        until = until.min(bound);
+        let first = self.streams[&stage.stream].rows;
+        let mut rows = axis.timeline.ends_until(until).max(first);
+        if most < rows {
+            until = axis.timeline.end(most.max(first)) - 1;
+            rows = axis.timeline.ends_until(until).max(first);
+        }
+        let new = rows - first;
         let next = line.times.start(rows).unwrap_or(i64::MAX);
         let covered = if last { i64::MAX } else { bound.min(next) };
-        steps.until = steps.until.max(until.min(covered));
+        steps.until = steps.until.max(until);
         let track = self.streams.get_mut(&stage.stream);
         let track = track.expect("a stream for every stage");
         (track.rows, track.covered) = (rows, covered);

@@ -10,6 +10,7 @@ use tilt_ir::{DType, Halo, Input, OPEN, Overlap, Program, Reach, Span, SpanRule}
 use crate::{
     error::Error,
     live::{error::LiveError, held::Held, state::InputState},
+    steps::Arrived,
 };
 
 /// An input whose rows arrive in order of their ends, and what is held of it.
@@ -208,6 +209,24 @@ impl Arriving {
     /// No event that is still to come starts before this.
     pub(crate) fn covered(&self) -> i64 {
         self.covered.max(self.promised)
+    }
+
+    /// How far it has come.
+    pub(crate) fn arrived(&self) -> Arrived {
+        Arrived {
+            covered: self.covered,
+            promised: self.promised,
+        }
+    }
+
+    /// All rows that are held.
+    pub(crate) fn rows(&mut self) -> Result<&SnapshotBuffer, Error> {
+        self.join()
+    }
+
+    /// Whether there are events besides rows that have no end.
+    pub(crate) fn has_opened(&self) -> bool {
+        !self.open.is_empty()
     }
 
     /// Fails if a chunk does not follow the one before, or does not keep what the input promises.

@@ -6,7 +6,7 @@ use arrow_array::{Array, ArrayRef, Float64Array, Int64Array};
 use tilt_data::{Column, SnapshotBuffer, Spans, Timeline};
 use tilt_ir::{Program, Span, StreamId};
 
-use super::Steps;
+use super::{Arrived, Reached, Steps};
 use crate::{
     facts::SeriesFacts,
     query::{Backend, Compiled, Query, RunOptions},
@@ -202,13 +202,43 @@ fn in_steps(
                 Spans::Fixed(_) if last > 0 => buffer.timeline().end(last - 1),
                 _ => start,
             };
-            covered.insert(*id, covers);
+            covered.insert(
+                *id,
+                Arrived {
+                    covered: covers,
+                    promised: i64::MIN,
+                },
+            );
         }
-        outputs.push(output(steps.step(&covered, end, false).expect("a step")));
+        outputs.push(output(
+            steps
+                .step(
+                    &covered,
+                    Reached {
+                        end,
+                        certain: end,
+                        last: false,
+                    },
+                )
+                .expect("a step"),
+        ));
     }
-    let covered = buffers.keys().map(|id| (*id, i64::MAX)).collect();
+    let all = Arrived {
+        covered: i64::MAX,
+        promised: i64::MAX,
+    };
+    let covered = buffers.keys().map(|id| (*id, all)).collect();
     outputs.push(output(
-        steps.step(&covered, run.end, true).expect("the last step"),
+        steps
+            .step(
+                &covered,
+                Reached {
+                    end: run.end,
+                    certain: run.end,
+                    last: true,
+                },
+            )
+            .expect("the last step"),
     ));
     outputs
 }

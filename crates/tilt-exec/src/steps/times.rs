@@ -4,7 +4,8 @@ use tilt_codegen::lir::Ty;
 use tilt_data::{Spans, Stamps, Timeline};
 use tilt_ir::OPEN;
 
-use super::grown::Grown;
+use super::{Arrived, grown::Grown};
+use crate::execute::MAX_CELLS;
 
 /// The intervals of rows, ordered by end, their starts too.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ enum Kind {
     UntilNext {
         stamps: Grown,
         next: i64,
+        /// Whether the last row is shown though its end is not known.
+        shown: bool,
     },
     Intervals {
         starts: Grown,
@@ -36,17 +39,15 @@ enum Kind {
 }
 
 impl Times {
-    /// No rows, of the kind that a timeline has; regular only if that is asked for.
-    pub(super) fn like(timeline: &Timeline, regular: bool) -> Self {
+    /// No rows, of the kind that a timeline has; if a period is given, the first of them is to be the first of the timeline.
+    pub(super) fn like(timeline: &Timeline, period: Option<i64>) -> Self {
         let instants = || Grown::new(Ty::I64, false, 0);
-        let kind = match (timeline.spans(), timeline.stamps()) {
-            (Spans::Fixed(length), Stamps::Regular { t0, period, .. }) if regular => {
-                Kind::Regular {
-                    t0: t0 + timeline.shift(),
-                    period: *period,
-                    length: *length,
-                }
-            }
+        let kind = match (timeline.spans(), period) {
+            (Spans::Fixed(length), Some(period)) if !timeline.is_empty() => Kind::Regular {
+                t0: timeline.end(0),
+                period,
+                length: *length,
+            },
             (Spans::Fixed(length), _) => Kind::Fixed {
                 ends: instants(),
                 length: *length,
@@ -54,6 +55,7 @@ impl Times {
             (Spans::UntilNext { .. }, _) => Kind::UntilNext {
                 stamps: instants(),
                 next: OPEN,
+                shown: false,
             },
             (Spans::Contiguous { .. } | Spans::Starts { .. }, _) => return Self::intervals(),
         };
@@ -97,8 +99,33 @@ impl Times {
     /// How many rows there are, without one that the next may replace.
     pub(super) fn len(&self) -> usize {
         match self.kind {
-            Kind::UntilNext { next: OPEN, .. } => self.len.saturating_sub(1),
+            Kind::UntilNext {
+                next: OPEN,
+                shown: false,
+                ..
+            } => self.len.saturating_sub(1),
             _ => self.len,
+        }
+    }
+
+    /// No row that is still to come starts before this. A last row without an end is shown, if that may be, once no other can replace it; it may end as soon as another can start.
+    pub(super) fn covered(&mut self, arrived: Arrived, shows_open: bool) -> i64 {
+        let Arrived { covered, promised } = arrived;
+        match &mut self.kind {
+            Kind::UntilNext {
+                stamps,
+                next: OPEN,
+                shown,
+            } if self.len > 0 => {
+                let start = stamps.instant(self.len - 1) - 1;
+                *shown = shows_open && promised > start;
+                if *shown {
+                    start.max(promised - 1)
+                } else {
+                    start
+                }
+            }
+            _ => covered.max(promised),
         }
     }
 
@@ -177,12 +204,16 @@ impl Times {
         }
     }
 
-    /// Cells up to an instant, if these are cells.
-    pub(super) fn extend_to(&mut self, until: i64) {
+    /// Cells up to an instant, if these are cells. False if there are too many.
+    pub(super) fn extend_to(&mut self, until: i64) -> bool {
         if let Kind::Regular { t0, period, .. } = self.kind {
             let cells = (i128::from(until) - i128::from(t0)).div_euclid(i128::from(period)) + 1;
+            if cells > MAX_CELLS {
+                return false;
+            }
             self.len = self.len.max(usize::try_from(cells).unwrap_or(0));
         }
+        true
     }
 
     /// The first rows.
@@ -194,7 +225,7 @@ impl Times {
             Kind::Fixed { ends, length } => {
                 Timeline::explicit(ends.instants(len), Spans::Fixed(*length))
             }
-            Kind::UntilNext { stamps, next } => {
+            Kind::UntilNext { stamps, next, .. } => {
                 let next = if len < self.len {
                     stamps.instant(len)
                 } else {
