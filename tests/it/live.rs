@@ -267,10 +267,10 @@ fn events_may_end_later_than_they_are_told() {
         run.advance("x", t).expect("an input");
         taken(run)
     };
-    run.open("x", &intervals(&[(2, OPEN)])).expect("open");
+    run.begun("x", &intervals(&[(2, OPEN)])).expect("begun");
     assert_eq!(y(&mut run, 4), "");
-    run.open("x", &intervals(&[(2, OPEN), (4, OPEN)]))
-        .expect("open");
+    run.begun("x", &intervals(&[(2, OPEN), (4, OPEN)]))
+        .expect("begun");
     assert_eq!(y(&mut run, 5), "(3,4]=2.0");
     assert_eq!(y(&mut run, 8), "(4,5]=6.0");
     // The end of the first.
@@ -280,7 +280,7 @@ fn events_may_end_later_than_they_are_told() {
         "{error}"
     );
     run.push("x", &intervals(&[(2, 9)])).expect("in order");
-    run.open("x", &intervals(&[(4, OPEN)])).expect("open");
+    run.begun("x", &intervals(&[(4, OPEN)])).expect("begun");
     assert_eq!(y(&mut run, 10), "(7,8]=6.0");
     let rest = run.finish(None).expect("runs");
     assert_eq!(

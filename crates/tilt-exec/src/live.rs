@@ -175,7 +175,7 @@ impl Live {
     /// When rows are not what the query declares, are out of order, or break a promise. Nothing is taken then.
     pub fn push(&mut self, input: &str, rows: &SnapshotBuffer) -> Result<(), Error> {
         let at = self.find_open(input)?;
-        if self.inputs[at].held_rows() == 0 {
+        if self.inputs[at].has_no_rows() {
             self.none = None;
         }
         let span = self.given_span();
@@ -184,16 +184,19 @@ impl Live {
         Ok(())
     }
 
-    /// Says which events of an input have begun and have no end yet, in place of those that it said before. The end of each is [`OPEN`] here. An event whose end comes to be known is pushed,
-    /// before it is left out here; it does not end before what the input was advanced to.
+    /// Says which events of an input have begun and cannot be pushed yet, in place of those that it said before: because others that end before them may still come,
+    /// or because they have no end ([`OPEN`]). They are in order of end, after all rows that were pushed. Each is pushed in its turn,
+    /// and left out here from then on; it does not end before what the input was advanced to.
     ///
     /// # Errors
-    /// When rows are not what the query declares, or one has an end.
-    pub fn open(&mut self, input: &str, rows: &SnapshotBuffer) -> Result<(), Error> {
+    /// When rows are not what the query declares, or out of order.
+    pub fn begun(&mut self, input: &str, rows: &SnapshotBuffer) -> Result<(), Error> {
         let at = self.find_open(input)?;
         let span = self.given_span();
-        self.going = Going::Parts;
-        self.inputs[at].set_open(&self.query.inner.program, span, rows)
+        if !rows.is_empty() {
+            self.going = Going::Parts;
+        }
+        self.inputs[at].set_begun(&self.query.inner.program, span, rows)
     }
 
     /// Promises that no row of an input that is still to come starts before `t`.
@@ -286,6 +289,13 @@ impl Live {
     pub fn watermark(&self, input: &str) -> Result<Option<i64>, Error> {
         let input = &self.inputs[self.find(input)?];
         Ok((!input.is_exhausted).then(|| input.covered()))
+    }
+
+    /// The input that the output waits for: the one that has come least far of those that it depends on and that are not closed.
+    pub fn holding_back(&self) -> Option<&str> {
+        let open = |input: &&Arriving| input.halo.is_some() && !input.is_exhausted;
+        let last = self.inputs.iter().filter(open).min_by_key(|i| i.frontier());
+        last.map(|input| input.name.as_str())
     }
 
     /// What is held of each input, in order of declaration.

@@ -70,6 +70,7 @@
 //! | [`ir`] | queries: text form, verifier, lineage, optimiser |
 //! | [`build`] | queries built by calls: [`Stream`], [`Window`] |
 //! | [`data`] | streams over Arrow arrays: ingress, egress, cutting by time |
+//! | [`live`] | sessions: rows in any order, results as they become certain |
 //! | [`interp`] | the oracle, which defines every result |
 //! | [`arrow`] | the Arrow that all of them speak |
 
@@ -82,3 +83,4 @@ pub use tilt_exec::{
 pub use tilt_interp as interp;
 pub use tilt_ir as ir;
 pub use tilt_ir::build::{self, BuildError, Stream, Window};
+pub use tilt_live as live;

@@ -20,8 +20,8 @@ pub(crate) struct Arriving {
     pub(crate) halo: Option<Halo>,
     pub(crate) is_exhausted: bool,
     held: Held,
-    /// Events that have begun and whose ends are not known, besides the last row of an `until_next` input.
-    open: SnapshotBuffer,
+    /// Events that have begun and cannot be held yet, because others that end before them may still come, or because they have no end.
+    begun: SnapshotBuffer,
     /// Rows that have come since the last part.
     fresh_rows: usize,
     /// No event that is still to come starts before this, as far as rows tell.
@@ -62,7 +62,7 @@ impl Arriving {
             halo,
             is_exhausted: false,
             held: Held::new(none.clone()),
-            open: none,
+            begun: none,
             fresh_rows: 0,
             covered: i64::MIN,
             promised: i64::MIN,
@@ -97,6 +97,9 @@ impl Arriving {
     ) -> Result<(), Error> {
         let input = self.declared(program)?;
         check_buffer(program, input, chunk).map_err(RunError::Buffer)?;
+        if self.rows == 0 {
+            self.held.like(chunk);
+        }
         if chunk.is_empty() {
             return Ok(());
         }
@@ -130,8 +133,8 @@ impl Arriving {
         Ok(())
     }
 
-    /// Takes the events that have begun and whose ends are not known, in place of those given before.
-    pub(crate) fn set_open(
+    /// Takes the events that have begun and cannot be pushed yet, in place of those given before.
+    pub(crate) fn set_begun(
         &mut self,
         program: &Program,
         span: Option<Span>,
@@ -140,18 +143,24 @@ impl Arriving {
         let input = self.declared(program)?;
         check_buffer(program, input, rows).map_err(RunError::Buffer)?;
         for row in rows.positions() {
-            let event = rows.event(row);
-            if event.end != OPEN {
-                let input = self.name.clone();
-                return Err(LiveError::Closed { input, row, event }.into());
+            let (event, at) = (rows.event(row), self.rows as usize + row);
+            if event.end < self.promised {
+                return Err(self.late(at, event));
             }
-            self.check_span(event, self.rows as usize + row, span)?;
+            if let Some(last) = self.last
+                && event.end < last.end
+            {
+                return Err(data(DataError::Unsorted {
+                    stream: self.name.clone(),
+                    row: at,
+                    end: event.end,
+                    previous: last.end,
+                }));
+            }
+            self.check_span(event, at, span)?;
         }
-        let starts = rows.positions().map(|row| rows.event(row).start);
-        if let Some(first) = starts.min() {
-            self.widen(Some(Span::new(first, first + 1)));
-        }
-        self.open = rows.clone();
+        self.widen(rows.hull());
+        self.begun = rows.clone();
         Ok(())
     }
 
@@ -195,15 +204,18 @@ impl Arriving {
         self.hull = hulls.reduce(|a, b| Span::new(a.start.min(b.start), a.end.max(b.end)));
     }
 
-    /// Of all events that have come, but for one of unknown end.
+    /// Of all events that have come, but for one that the next row may still replace.
     pub(crate) fn hull(&self) -> Option<Span> {
-        self.hull
+        let open = self.open_start.filter(|start| *start < self.promised);
+        let hulls = self.hull.into_iter();
+        let hulls = hulls.chain(open.map(|start| Span::new(start, start + 1)));
+        hulls.reduce(|a, b| Span::new(a.start.min(b.start), a.end.max(b.end)))
     }
 
     /// Whether no event that is still to come starts before `start`, or before those that have come.
     pub(crate) fn starts_after(&self, start: Option<i64>) -> bool {
         let is_behind = start.is_some_and(|start| self.covered() >= start);
-        self.is_exhausted || is_behind || self.is_in_order && self.hull.is_some()
+        self.is_exhausted || is_behind || self.is_in_order && self.hull().is_some()
     }
 
     /// No event that is still to come starts before this.
@@ -224,9 +236,9 @@ impl Arriving {
         self.join()
     }
 
-    /// Whether there are events besides rows that have no end.
-    pub(crate) fn has_opened(&self) -> bool {
-        !self.open.is_empty()
+    /// Whether there are events that have begun besides rows.
+    pub(crate) fn has_begun(&self) -> bool {
+        !self.begun.is_empty()
     }
 
     /// Fails if a chunk does not follow the one before, or does not keep what the input promises.
@@ -279,12 +291,9 @@ impl Arriving {
                     previous,
                 }));
             }
-            // One that was open has come before, and must only not end before the watermark.
-            let changes = if self.opened().any(|start| start == event.start) {
-                event.end
-            } else {
-                event.start
-            };
+            // One that has begun has come before, and must only not end before the watermark.
+            let has_begun = self.begun_events().any(|begun| begun.start == event.start);
+            let changes = if has_begun { event.end } else { event.start };
             if changes < self.promised {
                 return Err(self.late(at, event));
             }
@@ -363,9 +372,10 @@ impl Arriving {
             let held = &self.held;
             let start = held.first_start_after(latest, needs_ends, self.is_in_order);
             hidden = start.unwrap_or(i64::MAX);
-            if needs_ends {
-                hidden = self.opened().fold(hidden, i64::min);
-            }
+            let unseen = self
+                .begun_events()
+                .filter(|e| e.end > latest && (needs_ends || e.end < OPEN));
+            hidden = unseen.map(|event| event.start).fold(hidden, i64::min);
         }
         // An event without an end may end where the next one may start.
         let come = match self.is_open() {
@@ -409,15 +419,19 @@ impl Arriving {
         })
     }
 
-    /// Where events start that were given as open.
-    fn opened(&self) -> impl Iterator<Item = i64> + '_ {
-        let rows = self.open.positions();
-        rows.map(|row| self.open.timeline().start(row))
+    fn begun_events(&self) -> impl DoubleEndedIterator<Item = Span> + '_ {
+        let rows = self.begun.positions();
+        rows.map(|row| self.begun.event(row))
     }
 
     /// Whether an event that has come has no end yet.
     pub(crate) fn is_open(&self) -> bool {
-        self.halo.is_some() && (self.held.is_open() || !self.open.is_empty())
+        self.halo.is_some()
+            && (self.held.is_open()
+                || self
+                    .begun_events()
+                    .next_back()
+                    .is_some_and(|e| e.end == OPEN))
     }
 
     /// Rows that have come since the last part.
@@ -425,9 +439,14 @@ impl Arriving {
         self.fresh_rows
     }
 
+    /// Whether no row has come yet.
+    pub(crate) fn has_no_rows(&self) -> bool {
+        self.rows == 0
+    }
+
     /// Rows that are held.
     pub(crate) fn held_rows(&self) -> usize {
-        self.held.len() + self.open.len()
+        self.held.len() + self.begun.len()
     }
 
     /// The bytes of a row, about.
@@ -461,10 +480,10 @@ impl Arriving {
         let rows = held.cut_rows(part, lookback, lookahead);
         let first = first.start.min(rows.start);
         let rows = held.slice(first, rows.end - first);
-        if self.open.is_empty() {
+        if self.begun.is_empty() {
             return Ok(rows);
         }
-        SnapshotBuffer::concat(&[rows, self.open.clone()]).map_err(|error| Error::Source {
+        SnapshotBuffer::concat(&[rows, self.begun.clone()]).map_err(|error| Error::Source {
             input: self.name.clone(),
             source: error.into(),
         })
@@ -486,7 +505,7 @@ impl Arriving {
     pub(crate) fn save(&mut self) -> Result<InputState, Error> {
         Ok(InputState {
             rows: self.join()?.clone(),
-            open: self.open.clone(),
+            begun: self.begun.clone(),
             count: self.rows,
             covered: self.covered,
             promised: self.promised,
@@ -502,14 +521,14 @@ impl Arriving {
     pub(crate) fn restore(&mut self, program: &Program, state: InputState) -> Result<(), Error> {
         let input = self.declared(program)?;
         check_buffer(program, input, &state.rows).map_err(RunError::Buffer)?;
-        check_buffer(program, input, &state.open).map_err(RunError::Buffer)?;
+        check_buffer(program, input, &state.begun).map_err(RunError::Buffer)?;
         if !state.rows.is_empty() {
             self.row_bytes = bytes(&state.rows).div_ceil(state.rows.len()).max(1);
         }
         self.fresh_rows = state.rows.len();
         self.held = Held::new(state.rows.slice(0, 0));
         self.held.push(state.rows);
-        self.open = state.open;
+        self.begun = state.begun;
         self.rows = state.count;
         (self.covered, self.promised) = (state.covered, state.promised);
         (self.hull, self.last) = (state.hull, state.last);

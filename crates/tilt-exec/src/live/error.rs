@@ -33,16 +33,6 @@ pub enum LiveError {
         /// What was promised.
         watermark: i64,
     },
-    /// An event given as open that has an end.
-    #[error("input ~{input}, row {row}: the event {event} has an end; push it")]
-    Closed {
-        /// The input.
-        input: String,
-        /// The row, from zero.
-        row: usize,
-        /// Its interval.
-        event: Span,
-    },
     /// A start of the run after events, or after results.
     #[error(
         "the run cannot start at {start}, because it was known to start at {known}; say where it starts before pushing rows"

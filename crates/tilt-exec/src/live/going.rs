@@ -114,7 +114,7 @@ impl Live {
                 .program
                 .inputs()
                 .any(|(_, input)| is_keyed(input))
-            || self.inputs.iter().any(|input| input.has_opened())
+            || self.inputs.iter().any(|input| input.has_begun())
         {
             return Ok(());
         }

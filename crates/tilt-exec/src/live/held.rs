@@ -29,15 +29,23 @@ impl Held {
         self.rows
     }
 
+    /// Takes the columns that rows have from a chunk, if none has come yet.
+    pub(crate) fn like(&mut self, chunk: &SnapshotBuffer) {
+        if self.chunks.is_empty() {
+            self.none = chunk.slice(0, 0);
+        }
+    }
+
     /// Adds rows. One before whose end was not known lasts until the first of them.
     pub(crate) fn push(&mut self, chunk: SnapshotBuffer) {
+        self.like(&chunk);
         if chunk.is_empty() {
             return;
         }
-        match self.chunks.back_mut() {
-            Some(last) if is_open(last) => *last = last.close(chunk.timeline().start(0)),
-            Some(_) => {}
-            None => self.none = chunk.slice(0, 0),
+        if let Some(last) = self.chunks.back_mut()
+            && is_open(last)
+        {
+            *last = last.close(chunk.timeline().start(0));
         }
         self.rows += chunk.len();
         self.chunks.push_back(chunk);

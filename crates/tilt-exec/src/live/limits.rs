@@ -37,6 +37,7 @@ impl Limits {
     pub(crate) fn of(program: &Program, lineage: &Lineage) -> Self {
         let (mut back, mut ahead) = (0i64, 0i64);
         let (mut sees_all, mut needs_ends) = (false, false);
+        let mut output_holds = false;
         for (id, temporal) in program.temporals() {
             let is_output = id == program.output;
             let mut both = |distance: i64| {
@@ -67,6 +68,7 @@ impl Limits {
                         max_age,
                     } => {
                         sees_all |= max_age.is_none() && lineage.changes(stream).grid;
+                        output_holds |= is_output;
                         both(offset);
                         both(max_age.unwrap_or(0).saturating_add(1).saturating_neg());
                     }
@@ -113,6 +115,9 @@ impl Limits {
                 };
             });
         }
+        let needs_ends = needs_ends || ahead > 0;
+        // A held event lasts until just before the next one ends, and that may be the end of the run.
+        let ahead = ahead.saturating_add(i64::from(output_holds));
         Self {
             back: if sees_all { i64::MAX } else { back },
             ahead,
@@ -120,7 +125,7 @@ impl Limits {
                 .temporals()
                 .any(|(id, t)| !is_strict_cell(program, id, t)),
             minds_end: minds_end(program, lineage, ahead),
-            needs_ends: needs_ends || ahead > 0,
+            needs_ends,
         }
     }
 }

@@ -23,8 +23,8 @@ pub struct LiveState {
 pub struct InputState {
     /// Rows that are held.
     pub rows: SnapshotBuffer,
-    /// Events that have begun and whose ends are not known.
-    pub open: SnapshotBuffer,
+    /// Events that have begun and are not held in order of end yet.
+    pub begun: SnapshotBuffer,
     /// How many rows have come.
     pub count: u64,
     /// No event that is still to come starts before this, as far as rows tell.
