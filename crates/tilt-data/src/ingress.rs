@@ -8,7 +8,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch, UInt64Array, new_empty_array};
 use arrow_buffer::ScalarBuffer;
 use arrow_schema::{DataType, Field as ArrowField, FieldRef};
 use arrow_select::concat::concat;
-use tilt_ir::{DType, Field, Input, OPEN, Overlap, SpanRule, Unit};
+use tilt_ir::{DType, Field, Input, OPEN, Overlap, Span, SpanRule, Unit};
 
 use crate::{
     dtype::{accepts, from_arrow, to_arrow},
@@ -172,6 +172,83 @@ pub fn ingest_keyed(
     }
 }
 
+/// Rows as they are read, before they are events: times and columns as they were declared, in the order given and not checked against each other.
+#[derive(Clone, Debug)]
+pub struct RawRows {
+    /// The interval of each row in ticks of the query, [`OPEN`] if it has no end: an `until_next` row, or one whose end is null.
+    pub events: Vec<Span>,
+    /// The declared columns of values.
+    pub columns: Vec<Column>,
+    /// The columns the times came in.
+    pub time: TimeColumns,
+}
+
+/// Reads rows in the order given, as a stream that is not in order needs it: nothing is checked but columns, types and the range of times. Where `open_ends` says so,
+/// the end of an interval may be null.
+///
+/// # Errors
+/// As [`ingest`], for what is checked.
+pub fn read_rows(
+    batch: &RecordBatch,
+    input: &Input,
+    unit: Unit,
+    options: &IngressOptions,
+    open_ends: bool,
+) -> Result<RawRows> {
+    let reader = Reader {
+        open_ends,
+        ..Reader::new(input, unit, options)?
+    };
+    let rows = reader.read(std::slice::from_ref(batch))?;
+    let shift = i64::from(options.closed_left);
+    let limits = -TIME_LIMIT..=TIME_LIMIT;
+    let mut events = Vec::with_capacity(rows.stamps.len());
+    for (row, stamp) in rows.stamps.iter().copied().enumerate() {
+        let start = rows.starts.as_ref().map(|starts| starts[row]);
+        let is_open = stamp == OPEN && open_ends;
+        let bad = |value: &i64| !limits.contains(value);
+        if let Some(value) = start
+            .filter(bad)
+            .or(Some(stamp).filter(|t| !is_open && bad(t)))
+        {
+            let column = if start == Some(value) {
+                rows.time.start()
+            } else {
+                rows.time.end()
+            };
+            return Err(DataError::OutOfRange {
+                column: column.name().to_owned(),
+                row,
+                value,
+                unit,
+            });
+        }
+        if let Some(start) = start.filter(|start| stamp <= *start) {
+            return Err(DataError::EmptyInterval {
+                row,
+                start_column: rows.time.start().name().to_owned(),
+                end_column: rows.time.end().name().to_owned(),
+                start,
+                end: stamp,
+                unit,
+            });
+        }
+        events.push(match (input.span, start) {
+            (SpanRule::Interval, Some(start)) => {
+                Span::new(start - shift, if is_open { OPEN } else { stamp - shift })
+            }
+            (SpanRule::UntilNext, _) => Span::new(stamp - 1, OPEN),
+            (SpanRule::Fixed(length), _) => Span::new(stamp - length, stamp),
+            (SpanRule::Point | SpanRule::Interval, _) => Span::new(stamp - 1, stamp),
+        });
+    }
+    Ok(RawRows {
+        events,
+        columns: rows.columns,
+        time: rows.time,
+    })
+}
+
 /// The input that a batch looks like: a scalar if one column (or `options.value`) is left beside the times, otherwise a
 /// record of all of them. Only points may coincide; a fixed span is also the period.
 ///
@@ -241,6 +318,8 @@ struct Reader<'a> {
     input: &'a Input,
     unit: Unit,
     options: &'a IngressOptions,
+    /// Whether the end of an interval may be null.
+    open_ends: bool,
 }
 
 /// Rows as they are stored: times in the query's unit but not shifted, not checked yet.
@@ -316,18 +395,23 @@ impl<'a> Reader<'a> {
             input,
             unit,
             options,
+            open_ends: false,
         })
     }
 
     /// The declared columns of all batches, their types checked.
     fn read(&self, batches: &[RecordBatch]) -> Result<Rows> {
-        let time_column = |name: &str| -> Result<(TimeColumn, ScalarBuffer<i64>)> {
+        let time_column = |name: &str, is_end: bool| -> Result<(TimeColumn, ScalarBuffer<i64>)> {
             let empty = TimeColumn::named(name, self.input.unit);
             let (field, array) = join(batches, name, empty.data_type(), |field| {
                 TimeColumn::given(field, self.input.unit)?.check_unit(self.unit)
             })?;
             let column = TimeColumn::given(&field, self.input.unit)?;
-            let ticks = column.read(&array, self.unit)?;
+            let ticks = if is_end && self.open_ends {
+                column.read_open(&array, self.unit)?
+            } else {
+                column.read(&array, self.unit)?
+            };
             Ok((column, ticks))
         };
         let value_column = |name: &str, dtype: &DType| -> Result<Column> {
@@ -346,12 +430,12 @@ impl<'a> Reader<'a> {
 
         let (stamps, starts, time) = match &self.options.time {
             TimeNames::Stamp(name) => {
-                let (column, stamps) = time_column(name)?;
+                let (column, stamps) = time_column(name, false)?;
                 (stamps, None, TimeColumns::Stamp(column))
             }
             TimeNames::Interval(start, end) => {
-                let (start, starts) = time_column(start)?;
-                let (end, ends) = time_column(end)?;
+                let (start, starts) = time_column(start, false)?;
+                let (end, ends) = time_column(end, true)?;
                 (ends, Some(starts), TimeColumns::Interval { start, end })
             }
         };

@@ -52,7 +52,8 @@ mod timeline;
 pub use egress::{EgressOptions, Layout};
 pub use error::{DataError, Result};
 pub use ingress::{
-    IngressOptions, TIME_LIMIT, TimeNames, infer_input, ingest, ingest_chunks, ingest_keyed,
+    IngressOptions, RawRows, TIME_LIMIT, TimeNames, infer_input, ingest, ingest_chunks,
+    ingest_keyed, read_rows,
 };
 pub use keys::Key;
 pub use snapshot::{Column, Shape, SnapshotBuffer};

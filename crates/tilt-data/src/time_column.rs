@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{
-    Array, ArrayRef, PrimitiveArray,
+    Array, ArrayRef, BooleanArray, PrimitiveArray,
     cast::AsArray,
     types::{
         ArrowTimestampType, Date32Type, Date64Type, DurationMicrosecondType,
@@ -14,7 +14,8 @@ use arrow_array::{
 };
 use arrow_buffer::{NullBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, FieldRef, TimeUnit};
-use tilt_ir::Unit;
+use arrow_select::filter::filter;
+use tilt_ir::{OPEN, Unit};
 
 use crate::{
     dtype::{unit_from_arrow, unit_to_arrow},
@@ -145,6 +146,18 @@ impl TimeColumn {
             from: self.unit,
             to,
         })
+    }
+
+    /// As [`read`](Self::read), with [`OPEN`] where `array` is null.
+    pub(crate) fn read_open(&self, array: &dyn Array, to: Unit) -> Result<ScalarBuffer<i64>> {
+        let Some(nulls) = array.logical_nulls().filter(|nulls| nulls.null_count() > 0) else {
+            return self.read(array, to);
+        };
+        let known = BooleanArray::new(nulls.inner().clone(), None);
+        let known = self.read(&filter(array, &known)?, to)?;
+        let mut known = known.iter().copied();
+        let next = |is_known: bool| if is_known { known.next() } else { None };
+        Ok(nulls.iter().map(next).map(|t| t.unwrap_or(OPEN)).collect())
     }
 
     /// The instants of `array` in ticks of `to`. Shares the array's buffer when it holds 64-bit numbers of that unit.

@@ -301,6 +301,26 @@ impl Timeline {
         }
     }
 
+    /// The same events in memory of their own: what a slice shares is not kept for it.
+    #[must_use]
+    pub fn detached(&self) -> Self {
+        let copied = |instants: &ScalarBuffer<i64>| ScalarBuffer::from(instants.to_vec());
+        Self {
+            stamps: match &self.stamps {
+                Stamps::Explicit(stamps) => Stamps::Explicit(copied(stamps)),
+                regular @ Stamps::Regular { .. } => regular.clone(),
+            },
+            shift: self.shift,
+            spans: match &self.spans {
+                Spans::Starts { starts, longest } => Spans::Starts {
+                    starts: copied(starts),
+                    longest: *longest,
+                },
+                spans => spans.clone(),
+            },
+        }
+    }
+
     /// From the earliest start to the latest end; `None` without events. An open event counts with its first instant.
     pub fn hull(&self) -> Option<Span> {
         if let (Spans::Fixed(_), Some(last)) = (&self.spans, self.len().checked_sub(1)) {

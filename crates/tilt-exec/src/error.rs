@@ -3,6 +3,8 @@
 use tilt_interp::RunError;
 use tilt_ir::{ParseError, VerifyError};
 
+use crate::live::error::LiveError;
+
 /// What can go wrong when a query is compiled or run.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -56,6 +58,9 @@ pub enum Error {
         /// What it says.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The caller: rows and promises of a live run contradict each other.
+    #[error(transparent)]
+    Live(#[from] LiveError),
     /// A bug in tilt.
     #[error("internal error, please report it: {0}")]
     Internal(String),

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// More cells than this are not a grid that anybody means.
-const MAX_CELLS: i128 = 1 << 26;
+pub(crate) const MAX_CELLS: i128 = 1 << 26;
 
 pub(crate) fn run(
     query: &Inner,
@@ -289,18 +289,29 @@ fn assemble(
     dictionary: &Dictionary,
 ) -> tilt_data::Result<SnapshotBuffer> {
     let stage = plan.stages.last().expect("a plan has stages");
-    let dtype = program.stream_dtype(stage.stream);
+    let output = assemble_rows(program, stage.stream, series, dictionary)?;
+    Ok(tilt_interp::with_time_of(program, inputs, output))
+}
+
+/// The rows of a stream as a buffer.
+pub(crate) fn assemble_rows(
+    program: &Program,
+    stream: StreamId,
+    series: &Series,
+    dictionary: &Dictionary,
+) -> tilt_data::Result<SnapshotBuffer> {
+    let dtype = program.stream_dtype(stream);
     let mut leaves = series.leaves.iter();
     let timeline = series.axis.timeline.clone();
-    let output = if let DType::Record(fields) = dtype {
+    if let DType::Record(fields) = dtype {
         let mut array = |f: &Field| edges::array(&mut leaves, &f.dtype, dictionary);
         let columns = fields.iter().map(|f| Column::new(&f.name, array(f)));
         let present: Option<&BooleanBuffer> = series.presence();
         let rows = present.map(|p| NullBuffer::new(p.clone()));
-        SnapshotBuffer::record(timeline, columns.collect(), rows, program.unit)?
+        SnapshotBuffer::record(timeline, columns.collect(), rows, program.unit)
     } else {
-        let column = Column::new(&stage.name, edges::array(&mut leaves, dtype, dictionary));
-        SnapshotBuffer::scalar(timeline, column, program.unit)?
-    };
-    Ok(tilt_interp::with_time_of(program, inputs, output))
+        let name = program.streams[stream].name();
+        let column = Column::new(name, edges::array(&mut leaves, dtype, dictionary));
+        SnapshotBuffer::scalar(timeline, column, program.unit)
+    }
 }

@@ -96,6 +96,17 @@ impl SeriesFacts {
         matches!(self.dtype, DType::Record(_))
     }
 
+    /// Whether any of its values is a string.
+    pub(crate) fn has_text(&self) -> bool {
+        fn is_text(dtype: &DType) -> bool {
+            match dtype {
+                DType::Record(fields) => fields.iter().any(|field| is_text(&field.dtype)),
+                dtype => crate::text::is_text(dtype),
+            }
+        }
+        is_text(&self.dtype)
+    }
+
     /// Facts of an input's data.
     pub(crate) fn of_input(input: &Input, buffer: &SnapshotBuffer) -> Result<Self, Unsupported> {
         let record = matches!(input.dtype, DType::Record(_));

@@ -13,7 +13,8 @@
 //!                  └── a piece: stage by stage, chunk by chunk                        run, locate, range, scan, rows, call, view
 //! ```
 //!
-//! A run can be cancelled, watched and measured (`control`, `stats`), and its input may arrive in chunks that together do not fit into memory (`stream`).
+//! A run can be cancelled, watched and measured (`control`, `stats`), its input may arrive in chunks that together do not fit into memory (`stream`), or
+//! be pushed as it comes (`live`).
 //!
 //! A map that is more than a function of its event is a stage of its own, whose column the window reads. External functions are called between
 //! loops, a chunk at a time.
@@ -60,6 +61,7 @@ mod join;
 mod keyed;
 mod keys;
 mod listing;
+mod live;
 mod locate;
 mod memory;
 mod merge;
@@ -76,6 +78,7 @@ mod scatter;
 mod series;
 mod slack;
 mod stats;
+mod steps;
 mod stream;
 mod strips;
 mod text;
@@ -85,6 +88,11 @@ mod window;
 
 pub use control::{Cancel, Progress};
 pub use error::Error;
+pub use live::{
+    HeldInput, Live,
+    error::LiveError,
+    state::{InputState, LiveState},
+};
 pub use query::{Backend, Compiled, Query, RunOptions};
 pub use stats::{StageStats, Stats};
 pub use stream::StreamRun;

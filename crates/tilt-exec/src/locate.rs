@@ -328,6 +328,8 @@ impl Locator<'_> {
             } => {
                 let out = positions(scratch);
                 let timeline = &axis.timeline;
+                // Rows before the first that is asked for have been computed.
+                *passed = (*passed).max(rows.start);
                 for (row, out) in rows.zip(&mut out[..n]) {
                     let instant = timeline.end(row).saturating_add(*offset);
                     let limit = instant.min(timeline.start(row));

@@ -322,6 +322,7 @@ impl Job<'_> {
             work,
             age: self.age,
             carried: None,
+            open: false,
             wanted,
         }
     }

@@ -149,6 +149,16 @@ pub(crate) enum GroupPlan {
     },
 }
 
+impl GroupPlan {
+    /// The streams of the group.
+    pub(crate) fn streams(&self) -> &[StreamId] {
+        match self {
+            Self::Value { streams, .. } => streams,
+            Self::Hold { stream, .. } | Self::Window { stream, .. } => std::slice::from_ref(stream),
+        }
+    }
+}
+
 /// Which position of another timeline a row reads.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Locate {

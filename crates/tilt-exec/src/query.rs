@@ -81,6 +81,7 @@ impl Query {
     /// # Errors
     /// None today: what cannot be compiled is interpreted.
     pub fn compile(self) -> Result<Compiled, Error> {
+        let fingerprint = fingerprint(&self.program.to_string());
         let program = if self.optimize {
             optimize(&self.program)
         } else {
@@ -90,6 +91,7 @@ impl Query {
             inner: Arc::new(Inner {
                 lineage: Lineage::new(&program),
                 program,
+                fingerprint,
                 prepared: Mutex::new(HashMap::new()),
                 gapless: AtomicBool::new(true),
             }),
@@ -124,6 +126,7 @@ pub struct Compiled {
 pub(crate) struct Inner {
     pub(crate) program: Program,
     pub(crate) lineage: Lineage,
+    fingerprint: u64,
     prepared: Mutex<HashMap<Shape, Ready>>,
     /// Whether plans may assume that joins have no gaps; false once that was wrong.
     gapless: AtomicBool,
@@ -261,6 +264,13 @@ impl Inner {
         }
         Ok(all)
     }
+}
+
+/// FNV-1a: the same on every machine and in every version.
+fn fingerprint(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// Says once that machine code is not available.
@@ -407,6 +417,11 @@ impl Compiled {
     /// The program after all passes.
     pub fn program(&self) -> &Program {
         &self.inner.program
+    }
+
+    /// A number that tells the query, as it was given, from others.
+    pub fn fingerprint(&self) -> u64 {
+        self.inner.fingerprint
     }
 
     /// What the query does when it runs on data as declared: stages, loops, algorithms, lineage.

@@ -506,6 +506,28 @@ impl<'a> RangeRun<'a> {
         }
         gallop(p + 1, len, |i| timeline.end(i) <= limit)
     }
+
+    /// Whether no position that is still to come is one of a block: another block has begun, or windows of the chunk reach beyond it.
+    pub(crate) fn is_over(&self, block: &Range<usize>) -> bool {
+        let Some(last) = block.end.checked_sub(1).filter(|_| !block.is_empty()) else {
+            return false;
+        };
+        if block.end < self.len() {
+            return true;
+        }
+        match (self.plan.bounds, self.plan.length()) {
+            (Bounds::Time { hi, .. }, Some(length)) if !self.rows.is_empty() => {
+                let limit = block_of(self.source.timeline().end(last), length);
+                let t = self.axis.timeline.end(self.rows.end - 1);
+                t.saturating_add(hi) > limit.saturating_mul(length)
+            }
+            (Bounds::Ordinal { lo: Some(lo), hi }, _) => {
+                let width = usize::try_from(hi - lo).unwrap_or(1).max(1);
+                block.end.is_multiple_of(width)
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Writes the element before each split, or after it; zero where there is none. `out` is as long as they are, and aligned to a cache line.

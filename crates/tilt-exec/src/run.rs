@@ -36,7 +36,7 @@ use crate::{
     pieces::grid,
     plan::{Domain, GroupPlan, Locate, ParamSource, Plan, Source, Stage},
     range::RangeRun,
-    scan::WindowRun,
+    scan::{Kept, WindowRun},
     series::{Axis, Leaf, Series},
     stats, strips, view,
     window::WindowPlan,
@@ -74,6 +74,8 @@ pub(crate) struct Piece<'a> {
     pub(crate) age: Option<i64>,
     /// What is known of its rows already, if it is a strip.
     pub(crate) carried: Option<Carried<'a>>,
+    /// Whether streams may go on after their last rows: then nothing takes these for the end.
+    pub(crate) open: bool,
 }
 
 /// What the strip before has computed.
@@ -194,6 +196,39 @@ impl Piece<'_> {
         }
     }
 
+    /// The events of a merge, only those that end in a part if that is all that is asked for.
+    pub(crate) fn merged(
+        &self,
+        groups: &[GroupPlan],
+        required: &[bool],
+        series: &BTreeMap<StreamId, Series>,
+        within: Option<Span>,
+    ) -> Merged {
+        let sources: Vec<cursor::Source> = groups
+            .iter()
+            .map(|group| self.group_source(group, series))
+            .collect();
+        let groups: Vec<Group> = groups
+            .iter()
+            .zip(&sources)
+            .map(|(group, source)| match *group {
+                GroupPlan::Value { offset, .. } => Group::Value { source, offset },
+                GroupPlan::Hold {
+                    offset, max_age, ..
+                } => Group::Hold {
+                    source,
+                    offset,
+                    max_age,
+                    run_end: self.run.end,
+                },
+                GroupPlan::Window { lo, hi, .. } => Group::Window { source, lo, hi },
+            })
+            .collect();
+        let mut merged = Merged::spare(groups.len());
+        merge_into(&groups, required, within, self.control, &mut merged);
+        merged
+    }
+
     /// The rows of a stage.
     fn axis(&self, stage: &Stage, series: &BTreeMap<StreamId, Series>) -> Arc<Axis> {
         match &stage.domain {
@@ -215,28 +250,7 @@ impl Piece<'_> {
                 required,
                 twin: None,
             } => {
-                let sources: Vec<cursor::Source> = groups
-                    .iter()
-                    .map(|group| self.group_source(group, series))
-                    .collect();
-                let groups: Vec<Group> = groups
-                    .iter()
-                    .zip(&sources)
-                    .map(|(group, source)| match *group {
-                        GroupPlan::Value { offset, .. } => Group::Value { source, offset },
-                        GroupPlan::Hold {
-                            offset, max_age, ..
-                        } => Group::Hold {
-                            source,
-                            offset,
-                            max_age,
-                            run_end: self.run.end,
-                        },
-                        GroupPlan::Window { lo, hi, .. } => Group::Window { source, lo, hi },
-                    })
-                    .collect();
-                let mut merged = Merged::spare(groups.len());
-                merge_into(&groups, required, None, self.control, &mut merged);
+                let merged = self.merged(groups, required, series, None);
                 let starts = INSTANTS.lend(merged.starts);
                 let timeline = Timeline::intervals(starts, INSTANTS.lend(merged.ends));
                 Arc::new(Axis::new(timeline, merged.choices))
@@ -246,7 +260,7 @@ impl Piece<'_> {
 }
 
 /// A stage while it runs.
-struct StageRun<'a> {
+pub(crate) struct StageRun<'a> {
     piece: &'a Piece<'a>,
     stage: &'a Stage,
     axis: &'a Axis,
@@ -286,10 +300,10 @@ struct Chunk<'c, 'r, 'w> {
 
 /// A column being written: its first row.
 #[derive(Clone, Copy)]
-struct Output {
-    ty: Ty,
-    values: *mut u8,
-    validity: *mut u8,
+pub(crate) struct Output {
+    pub(crate) ty: Ty,
+    pub(crate) values: *mut u8,
+    pub(crate) validity: *mut u8,
 }
 
 impl<'a> StageRun<'a> {
@@ -350,7 +364,7 @@ impl<'a> StageRun<'a> {
                 assert_eq!(lead, 0, "recurrences have memory of their own");
             }
             this.targets = columns.iter().map(|c| Output::from(c, *at)).collect();
-            this.compute(rows)?;
+            this.compute(rows, &mut Vec::new())?;
             // Stores past the caches obey no order of their own.
             fence(Ordering::SeqCst);
             return Ok(Series {
@@ -370,11 +384,38 @@ impl<'a> StageRun<'a> {
         let computed = rows.start + this.before..rows.end;
         let at = lead + this.before;
         this.targets = own.iter().map(|c| Output::from(c, at)).collect();
-        this.compute(computed)?;
+        this.compute(computed, &mut Vec::new())?;
         Ok(finish(stage, axis, rows, wanted, lead, own))
     }
 
-    fn compute(&self, rows: Range<usize>) -> Result<(), Trouble> {
+    /// Computes some rows of a stage of which all before are known: columns go on where `targets` begin.
+    pub(crate) fn go_on(
+        piece: &'a Piece<'a>,
+        stage: &'a Stage,
+        axis: &'a Axis,
+        series: &'a BTreeMap<StreamId, Series>,
+        rows: Range<usize>,
+        targets: Vec<Output>,
+        kept: &mut Vec<Kept>,
+    ) -> Result<(), Trouble> {
+        let mut this = StageRun {
+            piece,
+            stage,
+            axis,
+            series,
+            targets,
+            lead: lead(stage),
+            before: rows.start,
+            rows: rows.len().next_multiple_of(LANES),
+            main: stage.main,
+            seen: BTreeMap::new(),
+        };
+        this.seen = this.events_only()?;
+        this.compute(rows, kept)
+    }
+
+    /// Computes some rows. Windows go on from what they have kept of the rows before, if that is anything, and keep it for the rows after.
+    fn compute(&self, rows: Range<usize>, kept: &mut Vec<Kept>) -> Result<(), Trouble> {
         let stage = self.stage;
         let sources = locate::sources(self.piece, stage, self.axis, self.series);
         let locators = locate::locators(self.piece, stage, self.axis, self.series, &sources);
@@ -415,14 +456,20 @@ impl<'a> StageRun<'a> {
         if stage.windows.iter().any(is_cut) {
             return Err(Trouble("windows beyond the ends of time"));
         }
+        let mut before = kept.drain(..);
         let windows: Vec<WindowRun> = stage
             .windows
             .iter()
             .map(|plan| {
                 let range = &ranges[plan.range];
-                WindowRun::new(self.piece, plan, range, all(plan.range))
+                // Positions among events alone may be others than before.
+                let kept = before
+                    .next()
+                    .filter(|_| !self.seen.contains_key(&plan.range));
+                WindowRun::new(self.piece, plan, range, all(plan.range), kept)
             })
             .collect();
+        drop(before);
         // Without columns in between, nothing has to stay in a cache.
         let simple = windows.is_empty() && stage.locates.iter().all(Locate::in_place);
         let chunk = if simple { 16 * CHUNK } else { CHUNK };
@@ -461,6 +508,13 @@ impl<'a> StageRun<'a> {
         }
         if readers.windows.iter().any(WindowRun::may_overflow) {
             return Err(Trouble("an integer total that may not fit into 64 bits"));
+        }
+        if self.piece.open {
+            let windows = readers.windows.into_iter();
+            kept.extend(windows.map(|window| {
+                let events_only = self.seen.contains_key(&window.plan.range);
+                window.keep(!events_only)
+            }));
         }
         Ok(())
     }
@@ -594,7 +648,7 @@ impl<'a> StageRun<'a> {
                     ..self.own_view(OwnColumn::Value(0), first)
                 }
             }
-            Source::OwnTable(column) => self.own_view(*column, 0),
+            Source::OwnTable(column) => self.own_view(*column, -(self.before as i64)),
             Source::Position { locate } => match &located[*locate] {
                 Located::Index(index) => View {
                     validity: index.found.as_ptr(),
@@ -751,7 +805,7 @@ impl<'a> StageRun<'a> {
 
 impl Output {
     /// A column from row `at` on.
-    fn from(column: &Shared, at: usize) -> Self {
+    pub(crate) fn from(column: &Shared, at: usize) -> Self {
         let output = Self {
             ty: column.ty,
             values: column.values.as_ptr(),

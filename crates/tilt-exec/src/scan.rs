@@ -59,6 +59,31 @@ pub(crate) struct WindowRun<'a> {
     _bits: Scratch,
 }
 
+/// What a window keeps from one run of its stage to the next, which goes on with the rows after.
+pub(crate) struct Kept {
+    widest: u64,
+    magnitude: u64,
+    /// `None` if it is made anew.
+    scans: Option<Scans>,
+}
+
+enum Scans {
+    Blocks(BlockScans),
+    Totals(Totals),
+    Columns(Columns),
+}
+
+impl Kept {
+    /// The first positions of the source, a multiple of eight, are there no longer. Nothing asks for them any more.
+    pub(crate) fn forget(&mut self, positions: usize) {
+        match &mut self.scans {
+            Some(Scans::Blocks(blocks)) => blocks.forget(positions),
+            Some(Scans::Columns(columns)) => columns.forget(positions),
+            Some(Scans::Totals(_)) | None => {}
+        }
+    }
+}
+
 /// What an algorithm keeps from chunk to chunk.
 enum State<'a> {
     Blocks(BlockScans),
@@ -78,8 +103,11 @@ impl<'a> WindowRun<'a> {
         plan: &'a WindowPlan,
         range: &RangeRun,
         all: &'a BTreeMap<StreamId, Series>,
+        kept: Option<Kept>,
     ) -> Self {
         let series = &all[&range.plan.stream];
+        let (widest, magnitude) = kept.as_ref().map_or((0, 0), |k| (k.widest, k.magnitude));
+        let scans = kept.and_then(|kept| kept.scans);
         let mut bits = Scratch::default();
         let main = &piece.plan.loops[plan.contributions()];
         let accesses = plan.sources.iter().zip(main.accesses.iter());
@@ -89,10 +117,21 @@ impl<'a> WindowRun<'a> {
             .panes
             .map(|panes| Panes::new(panes, range, &plan.slots));
         let steady = panes.as_ref().map(Panes::steady).or_else(|| range.steady());
-        let state = match (plan.algorithm, steady) {
-            (Algorithm::Blocks { forward, backward }, Some(steady)) => {
+        let state = match (plan.algorithm, steady, scans) {
+            (Algorithm::Blocks { .. }, Some(steady), Some(Scans::Blocks(blocks))) => {
+                State::Blocks(blocks.resume(steady, piece.open))
+            }
+            (Algorithm::Totals { .. }, Some(steady), Some(Scans::Totals(totals))) => {
+                State::Totals(totals.resume(steady))
+            }
+            (
+                Algorithm::Blocks { .. } | Algorithm::Prefix { .. },
+                _,
+                Some(Scans::Columns(columns)),
+            ) => State::Columns(columns.resume(series.axis.len(), piece.open)),
+            (Algorithm::Blocks { forward, backward }, Some(steady), _) => {
                 let loops = (forward, backward);
-                State::Blocks(BlockScans::new(steady, loops, &plan.slots))
+                State::Blocks(BlockScans::new(steady, loops, &plan.slots, piece.open))
             }
             (
                 Algorithm::Totals {
@@ -100,14 +139,15 @@ impl<'a> WindowRun<'a> {
                     difference,
                 },
                 Some(steady),
+                _,
             ) => State::Totals(Totals::new(steady, (forward, difference), &plan.slots)),
-            (Algorithm::Fold { .. }, _) => State::Folded(Vec::new()),
-            (Algorithm::Rows { .. }, _) => {
+            (Algorithm::Fold { .. }, ..) => State::Folded(Vec::new()),
+            (Algorithm::Rows { .. }, ..) => {
                 let rows = plan.rows.as_ref().expect("windows by rows have a plan");
                 let run = Box::new(RowsRun::new(rows, series));
                 State::Rows { run, stored: 0 }
             }
-            _ => State::Columns(Columns::new(plan, series.axis.len())),
+            _ => State::Columns(Columns::new(plan, series.axis.len(), piece.open)),
         };
         Self {
             plan,
@@ -119,11 +159,27 @@ impl<'a> WindowRun<'a> {
                 .iter()
                 .map(|p| param(piece, p, series))
                 .collect(),
-            widest: 0,
-            magnitude: 0,
+            widest,
+            magnitude,
             panes,
             state,
             _bits: bits,
+        }
+    }
+
+    /// What the next run of the stage goes on from, if positions stay what they are. Panes, and what is computed row by row, begin anew.
+    pub(crate) fn keep(self, stay: bool) -> Kept {
+        let scans = match self.state {
+            _ if self.panes.is_some() || !stay => None,
+            State::Blocks(blocks) => blocks.has_begun().then_some(Scans::Blocks(blocks)),
+            State::Totals(totals) => Some(Scans::Totals(totals)),
+            State::Columns(columns) => Some(Scans::Columns(columns)),
+            State::Folded(_) | State::Rows { .. } => None,
+        };
+        Kept {
+            widest: self.widest,
+            magnitude: self.magnitude,
+            scans,
         }
     }
 

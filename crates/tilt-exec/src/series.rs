@@ -15,7 +15,7 @@ use tilt_codegen::abi::View;
 
 use crate::{
     cursor::Instants,
-    memory::{POSITIONS, Scratch},
+    memory::{POSITIONS, Returned, Scratch},
     view,
 };
 
@@ -222,6 +222,32 @@ impl Leaf {
         }
         self.valid = self.valid.map(|bits| aligned(&bits));
         self
+    }
+
+    /// The same rows in memory of their own.
+    pub(crate) fn detached(&self) -> Self {
+        let bits = |bits: &BooleanBuffer| BooleanBuffer::new(bits.sliced(), 0, bits.len());
+        let values = match &self.values {
+            Values::Plain(buffer) => {
+                let padded = self.len.next_multiple_of(LANES) * self.ty.bytes();
+                let memory = Returned::new(padded);
+                let bytes = buffer.slice_with_length(0, self.len * self.ty.bytes());
+                // SAFETY: as many bytes, of memory that nobody else has.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), memory.as_ptr(), bytes.len());
+                }
+                Values::Plain(memory.into_buffer(padded))
+            }
+            Values::Bits(values) => Values::Bits(bits(values)),
+        };
+        Self {
+            ty: self.ty,
+            len: self.len,
+            values,
+            valid: self.valid.as_ref().map(bits),
+            lead: 0,
+            room: self.len.next_multiple_of(LANES),
+        }
     }
 
     /// The address of element `i`, which may lie before the first or after the last; not for bools.

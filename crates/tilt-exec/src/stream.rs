@@ -1,28 +1,19 @@
 //! Runs over chunks: input arrives chunk by chunk, output leaves part by part, and neither has to fit into memory.
 //!
-//! A part `(Ts, Te]` of the output is computed once every input has come as far as lineage says the part can depend on, and once the run is known to go on
-//! for longer than anything in the part can see: so no chunk that is still to come changes it. It is an ordinary run on the rows that are held, asked for that part only.
-//! Afterwards each input keeps what the next part looks back to.
-//!
-//! The span of the run is that of all events, as always: its start is known when an event of every input has come, its end when all inputs are exhausted. The span that
-//! a part's run is given is cut to what the part can see, so its cost does not grow with the time that has passed.
+//! It is a live run ([`Live`]) that asks for chunks, and computes parts of many rows.
 
 use std::{collections::BTreeMap, error::Error as StdError, time::Instant};
 
 use tilt_data::SnapshotBuffer;
 use tilt_interp::DataError;
-use tilt_ir::Span;
 
 use crate::{
     control::{Cancel, PAUSE, Progress},
     error::Error,
-    execute::{self, default_threads},
+    execute::default_threads,
+    live::{Live, arriving::Arriving, limits},
     query::{Compiled, RunOptions},
-    stream::{arriving::Arriving, limits::Limits},
 };
-
-mod arriving;
-mod limits;
 
 /// How many bytes a run over chunks uses, about, if nobody says.
 const BUDGET: usize = 1 << 30;
@@ -36,11 +27,9 @@ const HALOS: usize = 4;
 /// [`Compiled::stream`] makes one.
 pub struct StreamRun<I> {
     query: Compiled,
-    options: RunOptions,
-    inputs: Vec<Arriving<I>>,
-    limits: Limits,
-    /// Everything that ends up to here was given out.
-    until: i64,
+    live: Live,
+    /// Of each input of the run.
+    chunks: Vec<I>,
     /// Rows that must have come before the next part is looked for.
     wanted: usize,
     rows: u64,
@@ -52,10 +41,8 @@ pub struct StreamRun<I> {
 
 impl<I> std::fmt::Debug for StreamRun<I> {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        let names: Vec<&String> = self.inputs.iter().map(|input| &input.name).collect();
         f.debug_struct("StreamRun")
-            .field("inputs", &names)
-            .field("until", &self.until)
+            .field("live", &self.live)
             .field("rows", &self.rows)
             .finish_non_exhaustive()
     }
@@ -109,21 +96,18 @@ impl Compiled {
         let (program, lineage) = (&self.inner.program, &self.inner.lineage);
         limits::check(program, lineage)?;
         let mut given = inputs;
-        let mut arriving = Vec::new();
-        for (id, input) in program.inputs() {
-            let Some(chunks) = given.remove(&input.name) else {
+        let mut chunks = Vec::new();
+        for (_, input) in program.inputs() {
+            let Some(of_input) = given.remove(&input.name) else {
                 let stream = input.name.clone();
                 return Err(Error::Run(DataError::Missing { stream }.into()));
             };
-            let halo = lineage.halo(id);
-            arriving.push(Arriving::new(program, input, halo, chunks));
+            chunks.push(of_input);
         }
         let mut run = StreamRun {
             query: self.clone(),
-            options: options.clone(),
-            inputs: arriving,
-            limits: Limits::of(program, lineage),
-            until: i64::MIN,
+            live: self.live(options)?,
+            chunks,
             wanted: 0,
             rows: 0,
             reported: None,
@@ -164,86 +148,73 @@ where
 {
     /// Computes a part if one can be told, or else takes a chunk.
     fn step(&mut self) -> Result<Option<SnapshotBuffer>, Error> {
-        if self
-            .options
-            .cancel
-            .as_ref()
-            .is_some_and(Cancel::is_cancelled)
-        {
+        let cancel = self.live.options.cancel.as_ref();
+        if cancel.is_some_and(Cancel::is_cancelled) {
             return Err(Error::Cancelled { done: self.done() });
         }
         if let Some(end) = self.ready()? {
             return self.part(end);
         }
-        let span = self.options.span;
-        let program = &self.query.inner.program;
         // First an event of each, then whoever has come least far; in the end also those that only the span depends on.
-        let open = self.inputs.iter_mut().filter(|input| !input.is_exhausted);
-        let next = open.min_by_key(|input| (input.knows_start(), input.frontier()));
-        let Some(input) = next else {
+        let inputs = self.live.inputs.iter().enumerate();
+        let open = inputs.filter(|(_, input)| !input.is_exhausted);
+        let next = open.min_by_key(|(_, input)| (input.starts_after(None), input.frontier()));
+        let Some((at, input)) = next else {
             let what = "all input has come, but not all output can be told";
             return Err(Error::Internal(what.to_owned()));
         };
-        input.pull(program, span)?;
+        let name = input.name.clone();
+        match self.chunks[at].next() {
+            None => self.live.close(&name)?,
+            Some(Ok(chunk)) => self.live.push(&name, &chunk)?,
+            Some(Err(error)) => {
+                return Err(Error::Source {
+                    input: name,
+                    source: error.into(),
+                });
+            }
+        }
         Ok(None)
     }
 }
 
 impl<I> StreamRun<I> {
-    fn is_exhausted(&self) -> bool {
-        self.inputs.iter().all(|input| input.is_exhausted)
-    }
-
-    /// The hull of the events that have come, or the span that was asked for.
-    fn span(&self) -> Option<Span> {
-        let hulls = self.inputs.iter().filter_map(|input| input.hull);
-        let hull = hulls.reduce(|a, b| Span::new(a.start.min(b.start), a.end.max(b.end)));
-        self.options.span.or(hull)
-    }
-
-    /// Whether the end of the run's span is known.
-    fn knows_end(&self) -> bool {
-        self.options.span.is_some() || self.is_exhausted()
-    }
-
     fn budget(&self) -> usize {
-        self.options.memory.unwrap_or(BUDGET)
+        self.live.options.memory.unwrap_or(BUDGET)
     }
 
     /// Rows of an input that a part may have.
-    fn most_rows(&self, input: &Arriving<I>) -> usize {
-        let share = self.budget() / 8 / self.inputs.len().max(1);
+    fn most_rows(&self, input: &Arriving) -> usize {
+        let share = self.budget() / 8 / self.chunks.len().max(1);
         let fits = (share / input.row_bytes()).max(1);
-        self.options
-            .piece_rows
-            .map_or(fits, |asked| fits.min(asked))
+        let asked = self.live.options.piece_rows;
+        asked.map_or(fits, |asked| fits.min(asked))
     }
 
     /// Where the next part ends, if that can be told.
     fn ready(&mut self) -> Result<Option<i64>, Error> {
-        if self.options.span.is_none() && !self.inputs.iter().all(Arriving::knows_start) {
-            return Ok(None);
-        }
-        let is_exhausted = self.is_exhausted();
-        let needed = || self.inputs.iter().filter(|input| input.halo.is_some());
+        let is_exhausted = self.live.is_exhausted();
+        let needed = || self.needed();
         let fresh: usize = needed().map(Arriving::fresh_rows).sum();
         if !is_exhausted && fresh < self.wanted.max(1) {
             return Ok(None);
         }
         let most = needed().map(|input| self.most_rows(input)).max();
         let held: usize = needed().map(Arriving::held_rows).sum();
-        let threads = || self.options.threads.unwrap_or_else(default_threads);
-        let least = self.options.piece_rows.unwrap_or_else(|| LEAST * threads());
+        let options = &self.live.options;
+        let threads = || options.threads.unwrap_or_else(default_threads);
+        let least = options.piece_rows.unwrap_or_else(|| LEAST * threads());
         let least = least.max(HALOS * held.saturating_sub(fresh));
         let least = least.min(most.unwrap_or(1));
         if !is_exhausted && fresh < least {
             self.wanted = least;
             return Ok(None);
         }
-        for input in &mut self.inputs {
-            input.join()?;
-        }
-        let found = self.furthest();
+        // No more than fits.
+        let ends = needed()
+            .filter_map(|input| input.end_of_row_after(self.live.until(), self.most_rows(input)));
+        let most = ends.min().unwrap_or(i64::MAX);
+        let found = self.live.furthest(most)?;
         if found.is_none() {
             // Rows to come are looked at together with all that are held: not one by one.
             self.wanted = fresh + 1 + fresh / 8;
@@ -252,61 +223,18 @@ impl<I> StreamRun<I> {
         Ok(found)
     }
 
-    /// The furthest instant up to which the output can be told, and not more of it than fits.
-    fn furthest(&self) -> Option<i64> {
-        let needed = || self.inputs.iter().filter(|input| input.halo.is_some());
-        let mut most = i64::MAX;
-        for input in needed() {
-            let timeline = input.held().timeline();
-            let first = timeline.ends_until(self.until);
-            let row = first.saturating_add(self.most_rows(input)) - 1;
-            if row < timeline.len() {
-                most = most.min(timeline.end(row));
-            }
-        }
-        let latest = if self.knows_end() {
-            i64::MAX
-        } else {
-            let end = self.span()?.end;
-            end.saturating_sub(self.limits.ahead).saturating_sub(1)
-        };
-        if self.is_exhausted() && most == i64::MAX {
-            return Some(i64::MAX);
-        }
-        let most = most.min(latest);
-        let covers = |until: i64| {
-            until > self.until
-                && until <= most
-                && needed().all(|input| input.covers(until, latest, self.limits.needs_ends))
-        };
-        if most < i64::MAX && covers(most) {
-            return Some(most);
-        }
-        // What is covered is covered further back too.
-        let ends = needed().filter_map(|input| {
-            let timeline = input.held().timeline();
-            let (mut low, mut high) = (timeline.ends_until(self.until), timeline.ends_until(most));
-            let first = low;
-            while low < high {
-                let middle = low.midpoint(high);
-                if covers(timeline.end(middle)) {
-                    low = middle + 1;
-                } else {
-                    high = middle;
-                }
-            }
-            (low > first).then(|| timeline.end(low - 1))
-        });
-        ends.max()
+    /// The inputs that the output depends on.
+    fn needed(&self) -> impl Iterator<Item = &Arriving> {
+        self.live.inputs.iter().filter(|input| input.halo.is_some())
     }
 
     /// Fails if so many rows, of those that are held, are too many.
-    fn check_budget(&self, rows: impl Fn(&Arriving<I>) -> usize) -> Result<(), Error> {
-        let bytes = |input: &&Arriving<I>| rows(input).saturating_mul(input.row_bytes());
-        let largest = self.inputs.iter().max_by_key(bytes);
-        let bytes: usize = self.inputs.iter().map(|input| bytes(&input)).sum();
+    fn check_budget(&self, rows: impl Fn(&Arriving) -> usize) -> Result<(), Error> {
+        let bytes = |input: &&Arriving| rows(input).saturating_mul(input.row_bytes());
+        let largest = self.live.inputs.iter().max_by_key(bytes);
+        let bytes: usize = self.live.inputs.iter().map(|input| bytes(&input)).sum();
         let budget = self.budget();
-        if self.is_exhausted() || bytes <= budget / 2 {
+        if self.live.is_exhausted() || bytes <= budget / 2 {
             return Ok(());
         }
         let unit = self.query.inner.program.unit;
@@ -333,64 +261,18 @@ impl<I> StreamRun<I> {
 
     /// Computes the part that ends at `end`.
     fn part(&mut self, end: i64) -> Result<Option<SnapshotBuffer>, Error> {
-        let part = Span::new(self.until, end);
         let is_last = end == i64::MAX;
-        let inputs: BTreeMap<String, SnapshotBuffer> = self
-            .inputs
-            .iter()
-            .map(|input| (input.name.clone(), input.cut(part)))
-            .collect();
-        let mut options = self.options.clone();
-        options.progress = None;
-        options.piece_rows = None;
-        options.span = self.seen(part, &inputs);
-        let asked = options.part.unwrap_or(Span::new(i64::MIN, i64::MAX));
-        let (from, to) = (part.start.max(asked.start), part.end.min(asked.end));
-        options.part = Some(Span::new(from, to.max(from)));
-        let output = if from < to || is_last && !self.has_emitted {
-            let output = execute::run(&self.query.inner, &inputs, &options);
-            Some(output.map_err(|error| self.since_start(error))?)
-        } else {
-            None
-        };
-        self.until = end;
+        let output = self.live.part(end);
+        let output = output.map_err(|error| self.since_start(error))?;
         self.wanted = 0;
-        self.is_done = is_last || asked.end <= end;
-        self.inputs.iter_mut().for_each(|input| input.forget(end));
+        let asked = self.live.options.part;
+        self.is_done = is_last || asked.is_some_and(|asked| asked.end <= end);
         self.check_budget(|input| input.held_rows() - input.fresh_rows())?;
-        let output =
-            output.filter(|output| !output.is_empty() || self.is_done && !self.has_emitted);
-        self.rows += output.as_ref().map_or(0, |output| output.len() as u64);
-        self.has_emitted |= output.is_some();
+        let is_given = !output.is_empty() || self.is_done && !self.has_emitted;
+        self.rows += output.len() as u64;
+        self.has_emitted |= is_given;
         self.report(if self.is_done { 1.0 } else { self.done() });
-        Ok(output)
-    }
-
-    /// The span of the run, cut to what a part can see: its instants and those of the events it depends on, and as far from them as reads go.
-    fn seen(&self, part: Span, inputs: &BTreeMap<String, SnapshotBuffer>) -> Option<Span> {
-        let span = self.span()?;
-        let hulls = inputs.values().filter_map(SnapshotBuffer::hull);
-        let hull = hulls.fold(part, |a, b| {
-            Span::new(a.start.min(b.start), a.end.max(b.end))
-        });
-        let Limits {
-            back,
-            ahead,
-            needs_ends,
-        } = self.limits;
-        let start = hull.start.saturating_sub(back).saturating_sub(1);
-        let end = hull.end.saturating_add(ahead).saturating_add(1);
-        // An event that lasts to the end of the run ends there.
-        let is_open = |buffer: &SnapshotBuffer| {
-            let timeline = buffer.timeline();
-            !buffer.is_empty() && timeline.end(buffer.len() - 1) == tilt_ir::OPEN
-        };
-        let end = if needs_ends && inputs.values().any(is_open) {
-            span.end
-        } else {
-            end.min(span.end)
-        };
-        Some(Span::new(start.max(span.start), end))
+        Ok(is_given.then_some(output))
     }
 
     /// A part that was cancelled says how far the run had come.
@@ -403,16 +285,16 @@ impl<I> StreamRun<I> {
 
     /// The share of the run's span that is done, if the span was given.
     fn done(&self) -> f64 {
-        let Some(span) = self.options.span.filter(|span| span.start < span.end) else {
+        let Some(span) = self.live.options.span.filter(|span| span.start < span.end) else {
             return 0.0;
         };
-        let until = self.until.clamp(span.start, span.end);
+        let until = self.live.until().clamp(span.start, span.end);
         let distance = |t: i64| t as f64 - span.start as f64;
         distance(until) / distance(span.end)
     }
 
     fn report(&mut self, done: f64) {
-        let Some(watcher) = &self.options.progress else {
+        let Some(watcher) = &self.live.options.progress else {
             return;
         };
         if self.is_done || self.reported.is_none_or(|last| last.elapsed() >= PAUSE) {

@@ -70,15 +70,17 @@
 //! | [`ir`] | queries: text form, verifier, lineage, optimiser |
 //! | [`build`] | queries built by calls: [`Stream`], [`Window`] |
 //! | [`data`] | streams over Arrow arrays: ingress, egress, cutting by time |
+//! | [`live`] | sessions: rows in any order, results as they become certain |
 //! | [`interp`] | the oracle, which defines every result |
 //! | [`arrow`] | the Arrow that all of them speak |
 
 pub use tilt_data as data;
 pub use tilt_data::arrow;
 pub use tilt_exec::{
-    Backend, Cancel, Compiled, Error, Progress, Query, RunOptions, StageStats, Stats, StreamRun,
-    forget_compiled,
+    Backend, Cancel, Compiled, Error, HeldInput, InputState, Live, LiveError, LiveState, Progress,
+    Query, RunOptions, StageStats, Stats, StreamRun, forget_compiled,
 };
 pub use tilt_interp as interp;
 pub use tilt_ir as ir;
 pub use tilt_ir::build::{self, BuildError, Stream, Window};
+pub use tilt_live as live;

@@ -35,6 +35,8 @@ pub(super) struct BlockScans {
     kept: Option<usize>,
     /// Of the long block that the next unit is in: carries at the ends of its portions, the last portion's first.
     carries: Vec<Vec<u64>>,
+    /// Whether more units may come after the last.
+    open: bool,
 }
 
 impl BlockScans {
@@ -42,8 +44,10 @@ impl BlockScans {
         steady: Steady,
         (forward, backward): (usize, usize),
         slots: &[(Combine, Ty)],
+        open: bool,
     ) -> Self {
-        let width = (steady.width() as usize).min(steady.len).min(PORTION);
+        let most = if open { usize::MAX } else { steady.len };
+        let width = (steady.width() as usize).min(most).min(PORTION);
         let held = |room: usize| slots.iter().map(|slot| Held::new(*slot, room)).collect();
         Self {
             steady,
@@ -56,7 +60,33 @@ impl BlockScans {
             early: held(2 * CHUNK + width),
             kept: None,
             carries: Vec::new(),
+            open,
         }
+    }
+
+    /// The same scans for the rows after, over more units.
+    pub(super) fn resume(self, steady: Steady, open: bool) -> Self {
+        // Blocks of windows by count begin wherever the first one did.
+        let origin = self.steady.origin;
+        Self {
+            steady: Steady { origin, ..steady },
+            open,
+            ..self
+        }
+    }
+
+    /// Whether anything was scanned: before that there may have been no unit to tell where blocks begin.
+    pub(super) fn has_begun(&self) -> bool {
+        self.scanned.is_some()
+    }
+
+    /// The first units are there no longer; all others are numbered anew.
+    pub(super) fn forget(&mut self, units: usize) {
+        let held = self.late.iter_mut().chain(&mut self.early);
+        held.for_each(|held| held.forget(units));
+        self.scanned = self.scanned.map(|scanned| scanned - units);
+        self.kept = self.kept.map(|kept| kept.saturating_sub(units));
+        self.steady.origin -= units as i64;
     }
 
     /// Scans what a chunk of rows reads.
@@ -99,6 +129,8 @@ impl BlockScans {
                 .for_each(|held| held.keep(needed.start.min(scanned)));
             let until = needed.end.min(scanned + CHUNK);
             let mut ranges = Vec::new();
+            // A group that goes on with units still to come is scanned again when they have.
+            let mut rest = None;
             while scanned < until {
                 if scanned == block.end {
                     block = scanned..(scanned + self.steady.width() as usize).min(self.steady.len);
@@ -108,17 +140,49 @@ impl BlockScans {
                 }
                 // Whole groups, counted from the block's start, so that the next call goes on with one.
                 let end = block.start + (until - block.start).next_multiple_of(LANES);
-                let end = end.min(block.end);
-                ranges.push((scanned..end, block.start));
-                scanned = end;
+                let mut end = end.min(block.end);
+                if end == block.end && !self.is_over(&block) {
+                    let cut = block.start + (end - block.start) / LANES * LANES;
+                    rest = (cut < end).then_some(cut.max(scanned)..end);
+                    end = cut.max(scanned);
+                }
+                if scanned < end {
+                    ranges.push((scanned..end, block.start));
+                    scanned = end;
+                }
+                if rest.is_some() {
+                    break;
+                }
             }
             let targets: Vec<Target> = self.late.iter().map(Held::target).collect();
-            let (row, first) = (scanned, ranges[0].0.start);
-            let calls = calls.with_next(Next { row, first });
-            calls.scan(self.forward, &ranges, &targets, &mut self.carry);
-            self.late.iter_mut().for_each(|held| held.extend(scanned));
+            if let Some((units, _)) = ranges.first() {
+                let (row, first) = (scanned, units.start);
+                let calls = calls.with_next(Next { row, first });
+                calls.scan(self.forward, &ranges, &targets, &mut self.carry);
+            }
+            let mut end = scanned;
+            if let Some(rest) = rest {
+                let mut carry = if rest.start == block.start {
+                    neutral_words(&self.slots)
+                } else {
+                    self.carry.clone()
+                };
+                end = rest.end;
+                let ranges = [(rest, block.start)];
+                calls.scan(self.forward, &ranges, &targets, &mut carry);
+            }
+            self.late.iter_mut().for_each(|held| held.extend(end));
+            if scanned < end {
+                break;
+            }
         }
         self.scanned = Some(scanned);
+    }
+
+    /// Whether no unit that is still to come is one of a block.
+    fn is_over(&self, block: &Range<usize>) -> bool {
+        let end = self.steady.block_start(block.end as i64 - 1) + self.steady.width();
+        !self.open || end <= self.steady.len as i64
     }
 
     fn advance_suffixes(&mut self, calls: &Calls, needed: Range<usize>) {
@@ -135,6 +199,10 @@ impl BlockScans {
         while kept < needed.end {
             if kept == block.end {
                 block = kept..(kept + width).min(self.steady.len);
+            }
+            // No window that begins here ends beyond the block before that is over.
+            if !self.is_over(&block) {
+                break;
             }
             if block.len() <= PORTION {
                 blocks.push((kept..block.end, block.end - 1));

@@ -29,6 +29,14 @@ pub(super) struct Columns {
     scanned: usize,
     block: Range<usize>,
     carry: Vec<u64>,
+    /// Positions that have an element, some of which are scanned again when more have come.
+    filled: usize,
+    /// Whether the block's suffixes are scanned.
+    has_suffixes: bool,
+    /// Whether more positions may come after the last.
+    open: bool,
+    /// Whether there are positions that were not there when the block was found.
+    has_more: bool,
     /// Which element of the columns each row reads.
     early: *const u32,
     late: *const u32,
@@ -42,7 +50,7 @@ enum Kind {
 }
 
 impl Columns {
-    pub(super) fn new(plan: &WindowPlan, len: usize) -> Self {
+    pub(super) fn new(plan: &WindowPlan, len: usize, open: bool) -> Self {
         let kind = match plan.algorithm {
             Algorithm::Blocks { forward, backward } => Kind::Blocks { forward, backward },
             other => Kind::Prefix {
@@ -51,7 +59,7 @@ impl Columns {
         };
         let columns = || {
             let columns = plan.slots.iter().map(|(op, ty)| {
-                let memory = Returned::new((len + 2 * PAD + LANES) * ty.bytes());
+                let memory = Returned::new(room(len) * ty.bytes());
                 fill(memory.as_ptr(), PAD, *ty, op.neutral(*ty));
                 memory
             });
@@ -68,9 +76,49 @@ impl Columns {
             scanned: 0,
             block: 0..0,
             carry: neutral_words(&plan.slots),
+            filled: 0,
+            has_suffixes: false,
+            open,
+            has_more: false,
             early: std::ptr::null(),
             late: std::ptr::null(),
         }
+    }
+
+    /// The same scans for the rows after, over more positions.
+    pub(super) fn resume(mut self, len: usize, open: bool) -> Self {
+        (self.open, self.has_more) = (open, true);
+        let filled = self.filled + PAD;
+        let columns = self.suffixes.iter_mut().zip(&self.slots);
+        for (memory, (_, ty)) in columns.chain(self.prefixes.iter_mut().zip(&self.slots)) {
+            if memory.len() < room(len) * ty.bytes() {
+                let more = Returned::new(2 * room(len) * ty.bytes());
+                // SAFETY: both have room for what is filled.
+                unsafe {
+                    let (from, to) = (memory.as_ptr(), more.as_ptr());
+                    std::ptr::copy_nonoverlapping(from, to, filled * ty.bytes());
+                }
+                *memory = more;
+            }
+        }
+        self
+    }
+
+    /// The first positions are there no longer; all others are numbered anew.
+    pub(super) fn forget(&mut self, positions: usize) {
+        let kept = self.filled.saturating_sub(positions);
+        let columns = self.suffixes.iter().zip(&self.slots);
+        for (memory, (_, ty)) in columns.chain(self.prefixes.iter().zip(&self.slots)) {
+            let bytes = ty.bytes();
+            let to = memory.as_ptr().wrapping_add(PAD * bytes);
+            // SAFETY: both lie in what is filled.
+            unsafe { std::ptr::copy(to.wrapping_add(positions * bytes), to, kept * bytes) }
+        }
+        let moved = |position: usize| position.saturating_sub(positions);
+        self.filled = kept;
+        self.scanned = moved(self.scanned);
+        // A block that began with the first position of all goes on for ever; groups are counted from any multiple of eight.
+        self.block = moved(self.block.start)..moved(self.block.end);
     }
 
     pub(super) fn scanned(&self) -> usize {
@@ -112,10 +160,11 @@ impl Columns {
             let targets = self.targets(&self.prefixes);
             calls.scan(forward, &[(self.scanned..to, 0)], &targets, &mut self.carry);
             self.scanned = to;
+            self.filled = to;
         }
     }
 
-    /// Scans blocks until all positions before `target` are: one call for the prefixes of all, one for the suffixes of those that end.
+    /// Scans blocks until all positions before `target` are: one call for the prefixes of all, one for the suffixes of those that are over.
     fn scan_blocks(
         &mut self,
         calls: &Calls,
@@ -123,30 +172,62 @@ impl Columns {
         (forward, backward): (usize, usize),
         target: usize,
     ) {
-        if self.scanned >= target {
-            return;
-        }
         let mut prefixes = Vec::new();
         let mut suffixes = Vec::new();
-        while self.scanned < target {
-            if self.scanned == self.block.end {
-                self.block = self.scanned..range.block_end(self.scanned);
-                if prefixes.is_empty() {
-                    self.carry = neutral_words(&self.slots);
+        // A group that goes on with positions still to come is scanned again when they have.
+        let mut rest = None;
+        if std::mem::take(&mut self.has_more) && !self.block.is_empty() {
+            self.block.end = range.block_end(self.block.end - 1);
+        }
+        loop {
+            let is_over = !self.open || range.is_over(&self.block);
+            if self.scanned == self.block.end || rest.is_some() {
+                if is_over && !self.has_suffixes && !self.block.is_empty() {
+                    suffixes.push((self.block.clone(), self.block.end - 1));
+                    self.has_suffixes = true;
                 }
+                if self.scanned >= target || rest.is_some() {
+                    break;
+                }
+                self.block = self.scanned..range.block_end(self.scanned);
+                self.has_suffixes = false;
+                continue;
+            }
+            if self.scanned >= target {
+                break;
             }
             let start = self.block.start;
+            if prefixes.is_empty() && self.scanned == start {
+                self.carry = neutral_words(&self.slots);
+            }
             // Whole groups, counted from the block's start, so that the next call goes on with one.
             let end = start + (target - start).next_multiple_of(LANES);
-            let end = end.min(self.block.end);
-            prefixes.push((self.scanned..end, start));
-            self.scanned = end;
-            if end == self.block.end {
-                suffixes.push((self.block.clone(), self.block.end - 1));
+            let mut end = end.min(self.block.end);
+            if end == self.block.end && !is_over {
+                let cut = (start + (end - start) / LANES * LANES).max(self.scanned);
+                rest = (cut < end).then_some(cut..end);
+                end = cut;
+            }
+            if self.scanned < end {
+                prefixes.push((self.scanned..end, start));
+                self.scanned = end;
             }
         }
         let targets = self.targets(&self.prefixes);
-        calls.scan(forward, &prefixes, &targets, &mut self.carry);
+        if !prefixes.is_empty() {
+            calls.scan(forward, &prefixes, &targets, &mut self.carry);
+        }
+        self.filled = self.filled.max(self.scanned);
+        if let Some(rest) = rest {
+            let mut carry = if rest.start == self.block.start {
+                neutral_words(&self.slots)
+            } else {
+                self.carry.clone()
+            };
+            self.filled = self.filled.max(rest.end);
+            let ranges = [(rest, self.block.start)];
+            calls.scan(forward, &ranges, &targets, &mut carry);
+        }
         if !suffixes.is_empty() {
             let targets = self.targets(&self.suffixes);
             let mut carry = neutral_words(&self.slots);
@@ -238,4 +319,9 @@ impl Columns {
             ..view::nothing()
         }
     }
+}
+
+/// Elements that columns of so many positions have.
+fn room(len: usize) -> usize {
+    len + 2 * PAD + LANES
 }

@@ -60,6 +60,12 @@ impl Held {
         debug_assert!(self.positions.len() * self.ty.bytes() <= self.memory.len());
     }
 
+    /// The first positions are there no longer; all others are numbered anew.
+    pub(super) fn forget(&mut self, positions: usize) {
+        self.keep(positions.max(self.positions.start));
+        self.positions = self.positions.start - positions..self.positions.end - positions;
+    }
+
     /// For a loop whose rows are positions. Only those from the end of what is held on may be written, as far as there is room.
     pub(super) fn target(&self) -> Target {
         self.spare(self.positions.end)

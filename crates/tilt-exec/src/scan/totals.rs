@@ -52,6 +52,11 @@ impl Totals {
         }
     }
 
+    /// The same totals for the rows after, whatever units are numbered by.
+    pub(super) fn resume(self, steady: Steady) -> Self {
+        Self { steady, ..self }
+    }
+
     /// The units that a chunk of rows reads for the first time.
     pub(super) fn entering(&self, rows: &Range<usize>) -> Range<usize> {
         let hi = self.steady.hi;

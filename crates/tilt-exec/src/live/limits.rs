@@ -1,27 +1,43 @@
-//! What a program asks of a run that sees its input chunk by chunk.
+//! What a program asks of a run that sees its input as it comes.
 
 use tilt_ir::{
-    Agg, Bounds, Clock, Edge, Expr, Lineage, Program, Reach, Source, Stream, StreamId, strict_in,
+    Agg, Bounds, Clock, Edge, Expr, Id, Lineage, Program, Reach, Source, Stream, StreamId,
+    Temporal, strict_in,
 };
 
-use crate::{error::Error, stream::arriving::is_in_order};
+use crate::{error::Error, live::arriving::is_in_order};
+
+/// What results depend on of where the run ends, if all events have known ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum MindsEnd {
+    /// Nothing.
+    Never,
+    /// A cell of the output exists if the run goes on for longer than the cell's start, which is at least so far before its end.
+    Cells(i64),
+    /// Anything up to `ahead` before the end, and what ends there.
+    Near,
+}
 
 /// How far from what it is asked for, and from the events it is given, a run looks at instants: beyond that neither its start nor its end can be told.
 ///
 /// Lineage says which events matter. Besides, cells of a grid exist, and held events last, up to the end of the run, which nobody knows before all
 /// chunks have come. Sums of all distances that reads can go are generous, and cost no more than a later result.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    pub(super) back: i64,
-    pub(super) ahead: i64,
+pub(crate) struct Limits {
+    pub(crate) back: i64,
+    pub(crate) ahead: i64,
+    /// Whether results depend on where the run begins.
+    pub(crate) minds_start: bool,
+    pub(crate) minds_end: MindsEnd,
     /// Whether results may depend on where the last event of an `until_next` input ends before they reach it.
-    pub(super) needs_ends: bool,
+    pub(crate) needs_ends: bool,
 }
 
 impl Limits {
-    pub(super) fn of(program: &Program, lineage: &Lineage) -> Self {
+    pub(crate) fn of(program: &Program, lineage: &Lineage) -> Self {
         let (mut back, mut ahead) = (0i64, 0i64);
         let (mut sees_all, mut needs_ends) = (false, false);
+        let mut output_holds = false;
         for (id, temporal) in program.temporals() {
             let is_output = id == program.output;
             let mut both = |distance: i64| {
@@ -52,6 +68,7 @@ impl Limits {
                         max_age,
                     } => {
                         sees_all |= max_age.is_none() && lineage.changes(stream).grid;
+                        output_holds |= is_output;
                         both(offset);
                         both(max_age.unwrap_or(0).saturating_add(1).saturating_neg());
                     }
@@ -98,12 +115,79 @@ impl Limits {
                 };
             });
         }
+        let needs_ends = needs_ends || ahead > 0;
+        // A held event lasts until just before the next one ends, and that may be the end of the run.
+        let ahead = ahead.saturating_add(i64::from(output_holds));
         Self {
             back: if sees_all { i64::MAX } else { back },
             ahead,
-            needs_ends: needs_ends || ahead > 0,
+            minds_start: program
+                .temporals()
+                .any(|(id, t)| !is_strict_cell(program, id, t)),
+            minds_end: minds_end(program, lineage, ahead),
+            needs_ends,
         }
     }
+}
+
+/// Whether a stream has no cells, or none that is there only because the run's span is.
+fn is_strict_cell(program: &Program, id: StreamId, temporal: &Temporal) -> bool {
+    let shows = |_, expr: &Expr| match expr {
+        Expr::Reduce { window, .. } => {
+            let begins = matches!(
+                window.bounds,
+                Bounds::Time { lo: Some(_), .. } | Bounds::Event
+            );
+            begins && window.stream != id
+        }
+        expr => expr.stream().is_some_and(|stream| stream != id),
+    };
+    !temporal.clock.has_cells() || strict_in(program, temporal.body, &shows)
+}
+
+fn minds_end(program: &Program, lineage: &Lineage, ahead: i64) -> MindsEnd {
+    // Whether all events of a stream end within the run.
+    let mut inside = vec![true; program.streams.len()];
+    let mut found = MindsEnd::Never;
+    for (id, temporal) in program.temporals() {
+        let is_inside = |stream: StreamId| inside[stream.index()];
+        let ends_inside = match &temporal.clock {
+            Clock::At(stream) | Clock::Sessions { stream, .. } => is_inside(*stream),
+            Clock::Every { .. } | Clock::Calendar(_) => false,
+            Clock::OnChange(sources) => sources.iter().all(|source| match *source {
+                Source::Value { stream, offset } => offset >= 0 && is_inside(stream),
+                Source::Hold { .. } | Source::Window { .. } => false,
+            }),
+        };
+        let holds_source = matches!(&temporal.clock, Clock::OnChange(sources)
+            if sources.iter().any(|source| matches!(source, Source::Hold { .. })));
+        let mut minds = holds_source;
+        program.walk(temporal.body, &mut |_, expr| {
+            minds |= match *expr {
+                // What is held is read up to the end of the run only.
+                Expr::Hold { offset, .. } => offset > 0 || !ends_inside || inside.contains(&false),
+                _ => {
+                    ahead == i64::MAX
+                        && expr.stream().is_some_and(|s| lineage.changes(s).grid)
+                        && counts(expr).1
+                }
+            };
+        });
+        if !is_strict_cell(program, id, temporal) {
+            match &temporal.clock {
+                Clock::Every { period, .. } if id == program.output => {
+                    found = MindsEnd::Cells(*period);
+                }
+                Clock::Calendar(_) if id == program.output => found = MindsEnd::Cells(1),
+                _ => minds = true,
+            }
+        }
+        if minds {
+            return MindsEnd::Near;
+        }
+        inside[id.index()] = ends_inside;
+    }
+    found
 }
 
 /// Whether a read finds its event, before or after the current one, however far away that is.
@@ -119,35 +203,56 @@ fn counts(expr: &Expr) -> (bool, bool) {
     }
 }
 
-/// Fails if no part of the output can be told before all input has come.
-pub(super) fn check(program: &Program, lineage: &Lineage) -> Result<(), Error> {
-    let whole = |stream: StreamId, why: String| {
-        let stream = program.streams[stream].name().to_owned();
-        Err(Error::Whole { stream, why })
+/// What stands against telling parts of the output from the part of the input that has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// All input has to be held.
+    Holds,
+    /// Nothing can be told before all input has come.
+    Waits,
+    /// Rows do not tell which events are still to come; only promises do.
+    Disorder,
+}
+
+#[derive(Debug)]
+pub(crate) struct Obstacle {
+    pub(crate) kind: Kind,
+    /// The input, or the output.
+    pub(crate) stream: StreamId,
+    pub(crate) why: String,
+}
+
+pub(crate) fn obstacles(program: &Program, lineage: &Lineage) -> Vec<Obstacle> {
+    let mut found = Vec::new();
+    let mut meets = |kind: Kind, stream: StreamId, why: String| {
+        found.push(Obstacle { kind, stream, why });
     };
     for (id, halo) in lineage.halos() {
         let Some(input) = program.streams[id].as_input() else {
             continue;
         };
-        for (reach, side) in [(halo.lookback, "past"), (halo.lookahead, "future")] {
+        for (reach, side, kind) in [
+            (halo.lookback, "past", Kind::Holds),
+            (halo.lookahead, "future", Kind::Waits),
+        ] {
             match reach {
                 Reach::Unbounded => {
                     let why = format!("a result may depend on the whole {side} of ~{}", input.name);
-                    return whole(id, why);
+                    meets(kind, id, why);
                 }
                 Reach::Bounded { events, .. } if events > 0 && input.key.is_some() => {
                     let why = format!(
                         "the query counts events of each key of ~{}, which may be any time apart",
                         input.name
                     );
-                    return whole(id, why);
+                    meets(kind, id, why);
                 }
                 Reach::Bounded { .. } => {}
             }
         }
         if !is_in_order(input) {
             let why = "its events are ordered by end and may overlap, so one that is still to come may have started at any time";
-            return whole(id, why.to_owned());
+            meets(Kind::Disorder, id, why.to_owned());
         }
     }
     for (id, temporal) in program.temporals().filter(|(_, t)| !t.clock.has_cells()) {
@@ -158,21 +263,32 @@ pub(super) fn check(program: &Program, lineage: &Lineage) -> Result<(), Error> {
         });
         if of_events {
             let why = "its windows are as long as events, which may have started at any time";
-            return whole(id, why.to_owned());
+            meets(Kind::Holds, id, why.to_owned());
         }
     }
     let is_keyed = program.inputs().any(|(_, input)| input.key.is_some());
     if is_keyed && !needs_rows(program) {
         let why = "it may have events for keys without rows nearby, and the keys are known when all rows have come";
-        return whole(program.output, why.to_owned());
+        meets(Kind::Waits, program.output, why.to_owned());
     }
-    Ok(())
+    found
+}
+
+/// Fails if a run over chunks would have to hold all input, or tell nothing before all has come.
+pub(crate) fn check(program: &Program, lineage: &Lineage) -> Result<(), Error> {
+    match obstacles(program, lineage).into_iter().next() {
+        None => Ok(()),
+        Some(Obstacle { stream, why, .. }) => {
+            let stream = program.streams[stream].name().to_owned();
+            Err(Error::Whole { stream, why })
+        }
+    }
 }
 
 /// Whether the output has no event for a key without rows.
 fn needs_rows(program: &Program) -> bool {
     let mut empty = vec![false; program.streams.len()];
-    let index = |id: StreamId| tilt_ir::Id::index(id);
+    let index = |id: StreamId| id.index();
     for (id, stream) in program.streams.iter() {
         empty[index(id)] = match stream {
             Stream::Input(input) => input.key.is_some(),

@@ -1,0 +1,215 @@
+//! Columns that grow at their end, and whose first rows are forgotten.
+
+use std::{ptr::NonNull, sync::Arc};
+
+use arrow_buffer::{BooleanBuffer, Buffer, ScalarBuffer, alloc::Allocation, bit_mask::set_bits};
+use tilt_codegen::lir::{LANES, Ty};
+
+use crate::{memory::Returned, run::Output, series::Leaf};
+
+/// Rows that a column has room for at first.
+const ROOM: usize = 1 << 10;
+
+/// A column. How many rows it has, those know who write it; all columns of a stream have as many.
+#[derive(Debug)]
+pub(super) struct Grown {
+    ty: Ty,
+    /// Elements before the first, which a recurrence reads, whatever they are.
+    lead: usize,
+    room: usize,
+    /// Elements; bits of bools.
+    values: Arc<Returned>,
+    valid: Option<Arc<Returned>>,
+}
+
+impl Grown {
+    pub(super) fn new(ty: Ty, nullable: bool, lead: usize) -> Self {
+        let lead = if ty == Ty::Bool { 0 } else { lead };
+        Self {
+            ty,
+            lead,
+            room: ROOM,
+            values: Arc::new(Returned::new(bytes(ty, lead + ROOM))),
+            valid: nullable.then(|| Arc::new(Returned::new(bytes(Ty::Bool, ROOM)))),
+        }
+    }
+
+    /// Whether rows may have no value.
+    pub(super) fn is_nullable(&self) -> bool {
+        self.valid.is_some()
+    }
+
+    /// The address of a row; of bools, that of the first.
+    fn at(&self, row: usize) -> *mut u8 {
+        let bytes = if self.ty == Ty::Bool {
+            0
+        } else {
+            (self.lead + row) * self.ty.bytes()
+        };
+        self.values.as_ptr().wrapping_add(bytes)
+    }
+
+    /// Makes room for so many rows after the first `len`, and for what a group writes too much.
+    pub(super) fn reserve(&mut self, len: usize, more: usize) {
+        let needed = len + more + LANES;
+        if needed <= self.room {
+            return;
+        }
+        self.room = needed.max(2 * self.room);
+        let room = self.room;
+        let grow = |memory: &mut Arc<Returned>, ty: Ty, lead: usize| {
+            let larger = Returned::new(bytes(ty, lead + room));
+            // SAFETY: both have room for what is there.
+            unsafe {
+                let (from, to) = (memory.as_ptr(), larger.as_ptr());
+                std::ptr::copy_nonoverlapping(from, to, bytes(ty, lead + len));
+            }
+            *memory = Arc::new(larger);
+        };
+        grow(&mut self.values, self.ty, self.lead);
+        if let Some(valid) = &mut self.valid {
+            grow(valid, Ty::Bool, 0);
+        }
+    }
+
+    /// Appends the rows of a leaf of the same type to the first `len`.
+    pub(super) fn append(&mut self, len: usize, leaf: &Leaf) {
+        self.reserve(len, leaf.len);
+        match leaf.bits() {
+            Some(bits) => self.append_bits(&self.values, len, bits),
+            None => {
+                let bytes = self.ty.bytes();
+                // SAFETY: elements of the leaf, and there is room for them.
+                unsafe { std::ptr::copy_nonoverlapping(leaf.at(0), self.at(len), leaf.len * bytes) }
+            }
+        }
+        if let Some(valid) = &self.valid {
+            match &leaf.valid {
+                Some(bits) => self.append_bits(valid, len, bits),
+                None => self.append_bits(valid, len, &BooleanBuffer::new_set(leaf.len)),
+            }
+        }
+    }
+
+    /// Appends whether there is an event at each of some rows, to a column of bools.
+    pub(super) fn append_present(&mut self, len: usize, bits: &BooleanBuffer) {
+        self.reserve(len, bits.len());
+        self.append_bits(&self.values, len, bits);
+    }
+
+    fn append_bits(&self, memory: &Returned, len: usize, bits: &BooleanBuffer) {
+        // SAFETY: the memory belongs to this column, of which nobody reads rows from `len` on.
+        let target = unsafe { std::slice::from_raw_parts_mut(memory.as_ptr(), memory.len()) };
+        let end = (len + bits.len()).div_ceil(8);
+        target[len / 8] &= !(u8::MAX << (len % 8));
+        target[(len / 8 + 1).min(end)..end].fill(0);
+        set_bits(target, bits.values(), len, bits.offset(), bits.len());
+    }
+
+    /// Where a loop writes rows from `len` on: elements in their place, bits into memory of their own, because they begin with a byte.
+    pub(super) fn output(&self, len: usize, bits: &Bits) -> Output {
+        Output {
+            ty: self.ty,
+            values: match &bits.values {
+                Some(values) => values.as_ptr(),
+                None => self.at(len),
+            },
+            validity: bits
+                .valid
+                .as_ref()
+                .map_or(std::ptr::null_mut(), Returned::as_ptr),
+        }
+    }
+
+    /// Memory for the bits of some rows that a loop writes.
+    pub(super) fn bits(&self, rows: usize) -> Bits {
+        let memory = || Returned::new(bytes(Ty::Bool, rows + LANES));
+        Bits {
+            values: (self.ty == Ty::Bool).then(memory),
+            valid: self.valid.as_ref().map(|_| memory()),
+        }
+    }
+
+    /// Puts the bits of some rows after the first `len` in their place.
+    pub(super) fn append_written(&mut self, len: usize, rows: usize, bits: Bits) {
+        let written = |memory: Returned| {
+            let buffer = memory.into_buffer(bytes(Ty::Bool, rows));
+            BooleanBuffer::new(buffer, 0, rows)
+        };
+        if let Some(values) = bits.values {
+            self.append_bits(&self.values, len, &written(values));
+        }
+        if let (Some(valid), Some(bits)) = (&self.valid, bits.valid) {
+            self.append_bits(valid, len, &written(bits));
+        }
+    }
+
+    /// Forgets the first rows of `len`, a multiple of eight.
+    pub(super) fn forget(&mut self, len: usize, rows: usize) {
+        debug_assert!(rows.is_multiple_of(8), "bits move by bytes");
+        let forget = |at: *mut u8, ty: Ty| {
+            let kept = bytes(ty, len) - bytes(ty, rows);
+            // SAFETY: both lie in what is there.
+            unsafe { std::ptr::copy(at.add(bytes(ty, rows)), at, kept) }
+        };
+        forget(self.at(0), self.ty);
+        if let Some(valid) = &self.valid {
+            forget(valid.as_ptr(), Ty::Bool);
+        }
+    }
+
+    /// The first `len` rows. Nobody may hold them when the column changes.
+    pub(super) fn leaf(&self, len: usize) -> Leaf {
+        let padded = len.next_multiple_of(LANES);
+        let values = shared(&self.values, bytes(self.ty, self.lead + padded));
+        let values = values.slice(bytes(self.ty, self.lead));
+        let valid = self.valid.as_ref();
+        let valid = valid.map(|valid| shared(valid, bytes(Ty::Bool, padded)));
+        Leaf::written(self.ty, len, values, valid)
+    }
+
+    /// The first `len` of some instants.
+    pub(super) fn instants(&self, len: usize) -> ScalarBuffer<i64> {
+        ScalarBuffer::new(shared(&self.values, bytes(Ty::I64, len)), 0, len)
+    }
+
+    /// An instant.
+    pub(super) fn instant(&self, row: usize) -> i64 {
+        debug_assert!(self.ty == Ty::I64 && row < self.room);
+        #[expect(clippy::cast_ptr_alignment, reason = "memory is aligned to vectors")]
+        let at = self.at(row).cast::<i64>();
+        // SAFETY: a row of the column, all of whose memory is initialised.
+        unsafe { *at }
+    }
+
+    /// Appends instants.
+    pub(super) fn append_instants(&mut self, len: usize, instants: &[i64]) {
+        self.reserve(len, instants.len());
+        let bytes = size_of_val(instants);
+        // SAFETY: there is room for them.
+        unsafe { std::ptr::copy_nonoverlapping(instants.as_ptr().cast(), self.at(len), bytes) }
+    }
+}
+
+/// Bits of some rows while a loop writes them.
+#[derive(Debug)]
+pub(super) struct Bits {
+    values: Option<Returned>,
+    valid: Option<Returned>,
+}
+
+fn bytes(ty: Ty, rows: usize) -> usize {
+    if ty == Ty::Bool {
+        rows.div_ceil(8)
+    } else {
+        rows * ty.bytes()
+    }
+}
+
+/// The first bytes of some memory.
+fn shared(memory: &Arc<Returned>, bytes: usize) -> Buffer {
+    let owner: Arc<dyn Allocation> = Arc::clone(memory) as Arc<dyn Allocation>;
+    let at = NonNull::new(memory.as_ptr()).expect("memory has an address");
+    // SAFETY: `owner` keeps the memory, which is as long, alive; who writes it knows that nobody reads.
+    unsafe { Buffer::from_custom_allocation(at, bytes, owner) }
+}

@@ -1,0 +1,225 @@
+//! What each row of a stage reads of other streams, as far as that tells when it can be computed and what can be forgotten.
+
+use std::collections::BTreeSet;
+
+use tilt_ir::{Bounds, StreamId};
+
+use crate::{
+    own::OwnColumn,
+    plan::{Domain, GroupPlan, Locate, ParamSource, Plan, Source, Stage},
+    window::{Current, RangePlan},
+};
+
+/// What a row that ends at `t` reads of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Read {
+    /// The row with its number, and so many before and after it.
+    Rows { back: usize, ahead: usize },
+    /// Rows that end after `t - back` and start before `t + ahead`, and as many before them.
+    Time { back: i64, ahead: i64, rows: usize },
+    /// Rows that start before `t + ahead`, from the last one on that ended by `t - back` and is an event.
+    Last { back: i64, ahead: i64 },
+    /// All rows that start before `t + ahead`.
+    All { ahead: i64 },
+}
+
+/// What the rows of a stage read, of which stream; `None` if it is something that cannot be told.
+pub(super) fn reads(plan: &Plan, stage: &Stage) -> Option<Vec<(StreamId, Read)>> {
+    let mut found = BTreeSet::new();
+    match &stage.domain {
+        Domain::On(stream) => {
+            found.insert((*stream, Read::Rows { back: 0, ahead: 0 }));
+        }
+        Domain::Merge {
+            twin: Some(twin), ..
+        } => {
+            found.insert((*twin, Read::Rows { back: 0, ahead: 0 }));
+        }
+        Domain::Merge { groups, .. } => {
+            for group in groups {
+                let read = chosen(group)?;
+                found.extend(group.streams().iter().map(|stream| (*stream, read)));
+            }
+        }
+        Domain::Grid { .. } => {}
+        // How far cells of a calendar and sessions reach is known when they end.
+        Domain::Calendar(_) | Domain::Sessions { .. } => return None,
+    }
+    let calls = stage.calls.iter();
+    let params = stage
+        .params
+        .iter()
+        .chain(calls.clone().flat_map(|call| &call.params));
+    if params
+        .clone()
+        .any(|param| matches!(param, ParamSource::Text(_)))
+    {
+        return None;
+    }
+    let inside = stage.inside.iter().flat_map(|inside| &inside.sources);
+    let of_calls = calls.flat_map(|call| &call.sources);
+    for source in stage.sources.iter().chain(inside).chain(of_calls) {
+        match source {
+            Source::Leaf { stream, locate, .. }
+            | Source::Present { stream, locate }
+            | Source::Edge { stream, locate, .. } => {
+                found.insert((*stream, located(plan, stage, *stream, *locate)?));
+            }
+            Source::OwnRows { rows } => {
+                let back = rows.unsigned_abs() as usize;
+                found.insert((stage.stream, Read::Rows { back, ahead: 0 }));
+            }
+            // Numbers of rows are stored: they would have to be counted anew.
+            Source::OwnTable(OwnColumn::Last) | Source::EndsTable => return None,
+            Source::OwnTable(_)
+            | Source::Position { .. }
+            | Source::Ends
+            | Source::Starts
+            | Source::Call(_)
+            | Source::Window { .. }
+            | Source::RangeFirst(_)
+            | Source::RangeEnd(_)
+            | Source::RangeSplit(_)
+            | Source::Anchor { .. } => {}
+        }
+    }
+    for locate in &stage.locates {
+        match locate {
+            Locate::OwnActive { offset } | Locate::OwnEnded { offset, .. } => {
+                let (back, ahead) = (offset.checked_neg()?, 0);
+                let rows = 1;
+                found.insert((stage.stream, Read::Time { back, ahead, rows }));
+            }
+            _ => {}
+        }
+    }
+    for (number, range) in stage.ranges.iter().enumerate() {
+        let read = ranged(plan, stage, range)?;
+        found.insert((range.stream, read));
+        let windows = stage.windows.iter().filter(|window| window.range == number);
+        for source in windows.flat_map(|window| &window.sources) {
+            if let Source::Leaf { stream, .. }
+            | Source::Present { stream, .. }
+            | Source::Anchor { stream, .. } = source
+            {
+                found.insert((*stream, read));
+            }
+        }
+    }
+    Some(found.into_iter().collect())
+}
+
+/// What a locate reads.
+fn located(plan: &Plan, stage: &Stage, stream: StreamId, locate: usize) -> Option<Read> {
+    let at = |offset: i64| {
+        Some(Read::Time {
+            back: offset.checked_neg()?,
+            ahead: offset,
+            rows: 1,
+        })
+    };
+    match &stage.locates[locate] {
+        Locate::Same => Some(Read::Rows { back: 0, ahead: 0 }),
+        Locate::Rows { rows, .. } => Some(Read::Rows {
+            back: usize::try_from(-*rows).unwrap_or(0),
+            ahead: usize::try_from(*rows).unwrap_or(0),
+        }),
+        Locate::Affine { offset, .. }
+        | Locate::Coarse { offset, .. }
+        | Locate::ByTime { offset, .. } => at(*offset),
+        Locate::Held { offset, .. } => Some(Read::Last {
+            back: offset.checked_neg()?,
+            ahead: *offset,
+        }),
+        // Events that are not at every row may be any number of rows back.
+        Locate::Prev {
+            of,
+            stream: counted,
+            n,
+        } => {
+            if is_nullable(plan, *counted) {
+                return None;
+            }
+            let n = *n as usize;
+            Some(match located(plan, stage, stream, *of)? {
+                Read::Rows { back, ahead } => Read::Rows {
+                    back: back + n,
+                    ahead,
+                },
+                Read::Time { back, ahead, rows } => Read::Time {
+                    back,
+                    ahead,
+                    rows: rows + n,
+                },
+                Read::Last { back, ahead } => Read::Time {
+                    back,
+                    ahead,
+                    rows: n + 2,
+                },
+                Read::All { .. } => return None,
+            })
+        }
+        Locate::Range { range, .. } => ranged(plan, stage, &stage.ranges[*range]),
+        Locate::OwnActive { offset } | Locate::OwnEnded { offset, .. } => at(*offset),
+        Locate::Choice(number) => match &stage.domain {
+            Domain::Merge { groups, .. } => chosen(&groups[*number]),
+            _ => None,
+        },
+    }
+}
+
+/// What a range reads.
+fn ranged(plan: &Plan, stage: &Stage, range: &RangePlan) -> Option<Read> {
+    match range.bounds {
+        // Also a row before, for what has been added up until there.
+        Bounds::Time { lo: Some(lo), hi } => Some(Read::Time {
+            back: lo.checked_neg()?,
+            ahead: hi,
+            rows: 1,
+        }),
+        Bounds::Time { lo: None, hi } => Some(Read::All { ahead: hi }),
+        Bounds::Ordinal { lo: None, hi } if hi <= 0 => Some(Read::All { ahead: 0 }),
+        Bounds::Ordinal { lo: Some(lo), hi } if !is_nullable(plan, range.stream) => {
+            let rows = usize::try_from(1 - lo).unwrap_or(1);
+            match range.current {
+                Current::Row => Some(Read::Rows {
+                    back: rows,
+                    ahead: usize::try_from(hi).unwrap_or(0),
+                }),
+                Current::Started | Current::Choice(_) if hi <= 0 => Some(Read::Time {
+                    back: 0,
+                    ahead: 0,
+                    rows: rows + 1,
+                }),
+                Current::Started | Current::Choice(_) => None,
+            }
+        }
+        Bounds::Ordinal { .. } => None,
+        Bounds::Event => {
+            let length = plan.axes[&stage.stream].length?;
+            Some(Read::Time {
+                back: length,
+                ahead: 0,
+                rows: 1,
+            })
+        }
+    }
+}
+
+/// What a group of a merge reads: what it chose last begins or ends with an event, and ends when the next one begins, a tick ahead.
+fn chosen(group: &GroupPlan) -> Option<Read> {
+    let (lo, hi) = match *group {
+        GroupPlan::Value { offset, .. } | GroupPlan::Hold { offset, .. } => (offset, offset),
+        GroupPlan::Window { lo, hi, .. } => (lo, hi),
+    };
+    Some(Read::Last {
+        back: lo.checked_neg()?,
+        ahead: hi.checked_add(1)?,
+    })
+}
+
+/// Whether a stream may have rows without an event.
+fn is_nullable(plan: &Plan, stream: StreamId) -> bool {
+    let stage = plan.stages.iter().find(|stage| stage.stream == stream);
+    stage.is_some_and(|stage| stage.facts.nullable)
+}

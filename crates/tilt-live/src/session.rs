@@ -1,0 +1,378 @@
+//! Sessions: from rows in any order to results.
+
+use arrow_array::RecordBatch;
+use tilt_data::{Layout, SnapshotBuffer, Spans};
+use tilt_exec::{Compiled, Live};
+use tilt_ir::OPEN;
+
+use crate::{
+    changes::{Given, changes},
+    error::SessionError,
+    late::{Fate, LateRow},
+    options::{Completion, Mode, Policy, SessionOptions},
+    port::Port,
+    row::Row,
+    status::{InputStatus, Status},
+};
+
+/// A query that is fed as rows arrive.
+///
+/// Rows are [pushed](Self::push), results [taken](Self::take): together they are what a run on all rows that count gives, bit for bit, whatever the size of batches and
+/// the order of rows within the lateness that is allowed.
+#[derive(Debug)]
+pub struct Session {
+    pub(crate) compiled: Compiled,
+    pub(crate) options: SessionOptions,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) live: Live,
+    /// Results that were given out and may still be revised.
+    pub(crate) view: Option<Given>,
+    /// The latest that the caller's clock has shown.
+    pub(crate) clock: i64,
+    pub(crate) is_closed: bool,
+}
+
+impl Session {
+    /// Begins a session.
+    ///
+    /// # Errors
+    /// [`SessionError::Input`] if an input has no options, or options name no input; [`SessionError::Option`] if one has no meaning.
+    pub fn new(compiled: &Compiled, mut options: SessionOptions) -> Result<Self, SessionError> {
+        let program = compiled.program();
+        let known: Vec<String> = program
+            .inputs()
+            .map(|(_, i)| format!("~{}", i.name))
+            .collect();
+        let known = known.join(", ");
+        let mut ports = Vec::new();
+        for (_, input) in program.inputs() {
+            let Some(of_input) = options.inputs.remove(&input.name) else {
+                return Err(SessionError::Input {
+                    input: input.name.clone(),
+                    what: "has no options",
+                    known,
+                });
+            };
+            ports.push(Port::new(input, program.unit, of_input)?);
+        }
+        if let Some((input, _)) = options.inputs.pop_first() {
+            let what = "does not exist";
+            return Err(SessionError::Input { input, what, known });
+        }
+        let mut live = compiled.live(&options.run)?;
+        // The same columns for every part, whatever computes it.
+        if options.egress.layout == Layout::Auto {
+            options.egress.layout = match live.take()?.timeline().spans() {
+                Spans::Fixed(_) => Layout::Point,
+                _ => Layout::Interval,
+            };
+        }
+        if let Some(start) = options.start {
+            live.start_at(start)?;
+            for port in &mut ports {
+                port.promise(start);
+            }
+        }
+        let mut session = Self {
+            compiled: compiled.clone(),
+            options,
+            ports,
+            live,
+            view: None,
+            clock: i64::MIN,
+            is_closed: false,
+        };
+        let is_direct = !session.revises();
+        for port in &mut session.ports {
+            port.is_direct = is_direct;
+        }
+        Ok(session)
+    }
+
+    /// Takes rows of an input, in the order in which they came.
+    ///
+    /// # Errors
+    /// When rows are not what the query declares, or one is late and the policy is to raise. Nothing of the batch is taken then.
+    pub fn push(&mut self, input: &str, rows: &RecordBatch) -> Result<(), SessionError> {
+        let clock = self.clock;
+        let port = self.port(input)?;
+        port.push(rows)?;
+        port.touched = port.touched.max(clock);
+        self.leave_idle_behind();
+        Ok(())
+    }
+
+    /// Says that time has come to `t`: no row of an earlier time counts any more, of any input, and the run goes on to `t` at least.
+    ///
+    /// # Errors
+    /// [`SessionError::Closed`].
+    pub fn advance(&mut self, t: i64) -> Result<(), SessionError> {
+        self.check_open()?;
+        self.ports.iter_mut().for_each(|port| port.advance(t));
+        self.live.lasts(t);
+        Ok(())
+    }
+
+    /// Says that no row of an input with a time before `t` counts any more.
+    ///
+    /// # Errors
+    /// When there is no such input, or the session was closed.
+    pub fn advance_input(&mut self, input: &str, t: i64) -> Result<(), SessionError> {
+        self.port(input)?.advance(t);
+        self.leave_idle_behind();
+        Ok(())
+    }
+
+    /// Says that an input has no rows for the time being: the others do not wait for it, until it has some again.
+    ///
+    /// # Errors
+    /// When there is no such input, or the session was closed.
+    pub fn idle(&mut self, input: &str) -> Result<(), SessionError> {
+        self.port(input)?.is_idle = true;
+        self.leave_idle_behind();
+        Ok(())
+    }
+
+    /// Tells the time by the caller's clock, in any unit, to declare inputs idle that have had no rows for as long as their options say. A clock that goes back changes nothing.
+    pub fn at(&mut self, clock: i64) {
+        self.clock = self.clock.max(clock);
+        for port in &mut self.ports {
+            let Some(after) = port.options.idle_after else {
+                continue;
+            };
+            if port.touched == i64::MIN {
+                port.touched = self.clock;
+            }
+            port.is_idle |= self.clock.saturating_sub(port.touched) >= after;
+        }
+        self.leave_idle_behind();
+    }
+
+    /// The results that are new: certain ones, or, if results are revised, changes, with a first column `op` (`insert`, `update`, `delete`).
+    ///
+    /// # Errors
+    /// As a run, and [`SessionError::Overlap`] by the policy to raise.
+    pub fn take(&mut self) -> Result<RecordBatch, SessionError> {
+        self.check_open()?;
+        self.settle(Port::watermark)?;
+        let certain = self.live.take()?;
+        if !self.revises() {
+            return self.rows(&certain);
+        }
+        let mut early = self.compiled.resume(self.live.save()?, &self.options.run)?;
+        for port in &self.ports {
+            let until = match self.options.mode {
+                Mode::Final => port.watermark(),
+                Mode::Updates => OPEN - 1,
+            };
+            port.settle(&mut port.queue.clone(), until, &mut early)?;
+        }
+        let early = match self.options.mode {
+            Mode::Final => early.take()?,
+            Mode::Updates => early.finish(None)?,
+        };
+        self.changes(&certain, Some(early))
+    }
+
+    /// Ends the session, and gives the rest of its results.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub fn close(&mut self, completion: Completion) -> Result<RecordBatch, SessionError> {
+        self.check_open()?;
+        let rest = match completion {
+            // What was given out early stays as it is.
+            Completion::Drop => {
+                self.view = None;
+                for port in &mut self.ports {
+                    port.hold_back();
+                    let left = port.queue.pending.len() as u64;
+                    port.counts.accepted -= left;
+                    port.counts.dropped += left;
+                    port.queue.pending.clear();
+                }
+                self.live.take()?.slice(0, 0)
+            }
+            Completion::Flush => {
+                // None is to come at the last instant either.
+                for port in &mut self.ports {
+                    port.promise(port.high.saturating_add(1));
+                }
+                self.settle_to(Port::watermark)?;
+                self.live.take()?
+            }
+            Completion::End => {
+                self.settle_to(|_| OPEN - 1)?;
+                self.live.finish(None)?
+            }
+        };
+        self.is_closed = true;
+        self.rows_or_changes(&rest)
+    }
+
+    /// Late rows since this was asked last, by input: as they were given, with `late` (`dropped`, `adjusted`, `overlapping`) and `late_by` in ticks.
+    /// Of each input at most the last 65 536 are kept; all are counted.
+    ///
+    /// # Errors
+    /// When Arrow refuses.
+    pub fn take_late(&mut self) -> Result<Vec<(String, RecordBatch)>, SessionError> {
+        let unit = self.compiled.program().unit;
+        let mut found = Vec::new();
+        for port in &mut self.ports {
+            let fields = port.fields.as_deref().unwrap_or_default();
+            if let Some(rows) = port.late.take(unit, fields)? {
+                found.push((port.input.name.clone(), rows));
+            }
+        }
+        Ok(found)
+    }
+
+    /// How far the session has come.
+    pub fn status(&self) -> Status {
+        let some = |t: i64| Some(t).filter(|t| *t > i64::MIN);
+        let inputs = self.ports.iter().zip(self.live.held()).map(|(port, held)| {
+            let buffered = port.queue.len();
+            InputStatus {
+                input: port.input.name.clone(),
+                watermark: some(port.watermark()).map(|start| port.time_of(start)),
+                is_idle: port.is_idle,
+                buffered,
+                held: held.rows,
+                bytes: held.bytes + buffered * (port.row_bytes + size_of::<Row>()),
+                counts: port.counts,
+            }
+        });
+        let least = self.ports.iter().filter(|port| !port.is_idle);
+        let least = least.min_by_key(|port| port.watermark());
+        Status {
+            until: some(self.live.until()),
+            inputs: inputs.collect(),
+            holding_back: least.map(|port| port.input.name.clone()),
+            holds_all: self.live.holds_all().map(str::to_owned),
+            waits: self.live.waits().map(str::to_owned),
+        }
+    }
+
+    fn check_open(&self) -> Result<(), SessionError> {
+        if self.is_closed {
+            return Err(SessionError::Closed);
+        }
+        Ok(())
+    }
+
+    fn port(&mut self, name: &str) -> Result<&mut Port, SessionError> {
+        self.check_open()?;
+        let found = self.ports.iter().position(|port| port.input.name == name);
+        if let Some(at) = found {
+            return Ok(&mut self.ports[at]);
+        }
+        let known = self
+            .ports
+            .iter()
+            .map(|port| format!("~{}", port.input.name));
+        Err(SessionError::Input {
+            input: name.to_owned(),
+            what: "does not exist",
+            known: known.collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    /// Idle inputs have come as far as the others, all of which have come that far.
+    fn leave_idle_behind(&mut self) {
+        let active = self.ports.iter().filter(|port| !port.is_idle);
+        let Some(least) = active.map(Port::watermark).min() else {
+            return;
+        };
+        let idle = self.ports.iter_mut().filter(|port| port.is_idle);
+        idle.for_each(|port| port.promise(least));
+    }
+
+    /// Whether results that were given out may be revised.
+    fn revises(&self) -> bool {
+        self.options.mode == Mode::Updates || self.ports.iter().any(|port| port.horizon() > 0)
+    }
+
+    /// Gives the run what can no longer be revised up to watermarks.
+    fn settle(&mut self, until: impl Fn(&Port) -> i64) -> Result<(), SessionError> {
+        self.settle_to(|port| match until(port) {
+            i64::MIN => i64::MIN,
+            until => until.saturating_sub(port.horizon()),
+        })
+    }
+
+    fn settle_to(&mut self, until: impl Fn(&Port) -> i64) -> Result<(), SessionError> {
+        let mut error = None;
+        for port in &mut self.ports {
+            let until = until(port);
+            let mut queue = std::mem::take(&mut port.queue);
+            let overlapping = port.settle(&mut queue, until, &mut self.live);
+            port.queue = queue;
+            for row in overlapping? {
+                port.counts.accepted -= 1;
+                port.counts.overlapping += 1;
+                if port.options.policy == Policy::Raise && error.is_none() {
+                    error = Some(SessionError::Overlap {
+                        input: port.input.name.clone(),
+                        start: row.event.start,
+                        end: row.event.end,
+                        previous: port.queue.last_end,
+                    });
+                }
+                let (fate, by) = (Fate::Overlapping, 0);
+                port.late.push(LateRow { row, fate, by });
+            }
+        }
+        error.map_or(Ok(()), Err)
+    }
+
+    fn rows(&self, part: &SnapshotBuffer) -> Result<RecordBatch, SessionError> {
+        part.to_record_batch(self.options.egress)
+            .map_err(|source| self.of_output(source))
+    }
+
+    fn rows_or_changes(&mut self, part: &SnapshotBuffer) -> Result<RecordBatch, SessionError> {
+        if self.revises() {
+            self.changes(part, None)
+        } else {
+            self.rows(part)
+        }
+    }
+
+    /// What is different from what was given out: results that are certain, and those that may still be revised.
+    fn changes(
+        &mut self,
+        certain: &SnapshotBuffer,
+        early: Option<SnapshotBuffer>,
+    ) -> Result<RecordBatch, SessionError> {
+        let layout = self.options.egress.layout;
+        // Before rows have come, the type of times is not known.
+        let mut after: Vec<SnapshotBuffer> = [certain].into_iter().chain(&early).cloned().collect();
+        after.retain(|part| !part.is_empty());
+        if after.is_empty() {
+            after.push(early.clone().unwrap_or_else(|| certain.clone()));
+        }
+        let found = SnapshotBuffer::concat(&after)
+            .and_then(|after| Given::of(&after, layout))
+            .and_then(|after| {
+                let none = Given {
+                    events: Vec::new(),
+                    rows: after.rows.slice(0, 0),
+                };
+                let program = self.compiled.program();
+                let key = program.inputs().find_map(|(_, input)| input.key.as_deref());
+                changes(self.view.as_ref().unwrap_or(&none), &after, key)
+            })
+            .map_err(|source| self.of_output(source))?;
+        let early = early.filter(|early| !early.is_empty());
+        let view = early.map(|early| Given::of(&early, layout)).transpose();
+        self.view = view.map_err(|source| self.of_output(source))?;
+        Ok(found)
+    }
+
+    fn of_output(&self, source: tilt_data::DataError) -> SessionError {
+        let program = self.compiled.program();
+        let input = program.streams[program.output].name().to_owned();
+        let source = Box::new(source);
+        SessionError::Data { input, source }
+    }
+}

@@ -1,0 +1,384 @@
+//! Live runs against the oracle: random programs, rows pushed in random chunks, promises, runs that are saved and resumed.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use proptest::{prelude::*, test_runner::TestCaseError};
+use tilt::{
+    Backend, Compiled, Error, Live, LiveError, Query, RunOptions,
+    arrow::array::{ArrayRef, Float64Array},
+    data::{Column, SnapshotBuffer, Spans, Timeline},
+    interp::{self, Event, Options, RunError, events_of, run_buffers},
+    ir::{OPEN, Program, Span, SpanRule, Unit},
+};
+
+use crate::{
+    generate::{self, Choices, Scope, buffers},
+    properties::{BASES, choices, config, key_the_records},
+    streams::until_next,
+    text::{format_events, format_inputs},
+};
+
+type Buffers = BTreeMap<String, SnapshotBuffer>;
+
+/// Random numbers below a bound.
+type Roll<'a> = &'a mut dyn FnMut(usize) -> usize;
+
+/// The earliest start of the rows from `row` on. One without a value counts too: it ends what lasts until the next.
+fn next_start(buffer: &SnapshotBuffer, row: usize) -> i64 {
+    let starts = (row..buffer.len()).map(|i| buffer.event(i).start);
+    starts.min().unwrap_or(OPEN)
+}
+
+/// Pushes all rows in some order, with promises, and takes what is told in between. What the steps were, and all events.
+fn pushed(
+    compiled: &Compiled,
+    inputs: &Buffers,
+    options: &RunOptions,
+    end: Option<i64>,
+    roll: Roll,
+) -> Result<(Vec<String>, Vec<Event>), (Vec<String>, Error)> {
+    let mut steps = Vec::new();
+    let mut found = Vec::new();
+    let mut run = || -> Result<(), Error> {
+        let mut live = compiled.live(options)?;
+        let mut at: BTreeMap<&String, usize> = inputs.keys().map(|name| (name, 0)).collect();
+        let stamped: Vec<&String> = compiled
+            .program()
+            .inputs()
+            .filter(|(_, i)| i.span == SpanRule::UntilNext && i.key.is_none() && roll(2) == 0)
+            .filter_map(|(_, i)| inputs.keys().find(|name| **name == i.name))
+            .collect();
+        let most = [1, 3, 8][roll(3)];
+        let take = |live: &mut Live, steps: &mut Vec<String>, found: &mut Vec<Event>| {
+            let part = live.take()?;
+            found.extend(events_of(&part).expect("a buffer of events"));
+            steps.push(format!("take to {} gives {}", live.until(), part.len()));
+            Ok::<(), Error>(())
+        };
+        loop {
+            let left: Vec<&String> = at
+                .iter()
+                .filter(|(name, at)| **at < inputs[**name].len())
+                .map(|(name, _)| *name)
+                .collect();
+            let Some(name) = left.get(roll(left.len())) else {
+                break;
+            };
+            let (buffer, from) = (&inputs[*name], at[*name]);
+            let len = (1 + roll(most)).min(buffer.len() - from);
+            let chunk = buffer.slice(from, len);
+            let chunk = if stamped.contains(name) {
+                until_next(&chunk)
+            } else {
+                chunk
+            };
+            steps.push(format!("push {len} of {name}"));
+            live.push(name, &chunk)?;
+            at.insert(*name, from + len);
+            if roll(4) == 0 {
+                let name = inputs.keys().nth(roll(inputs.len())).expect("an input");
+                let t = next_start(&inputs[name], at[name]).saturating_sub(roll(3) as i64);
+                steps.push(format!("advance {name} to {t}"));
+                live.advance(name, t)?;
+            }
+            if roll(2) == 0 {
+                take(&mut live, &mut steps, &mut found)?;
+            }
+            if roll(8) == 0 {
+                steps.push("save".to_owned());
+                live = compiled.resume(live.save()?, options)?;
+            }
+        }
+        let rest = live.finish(end)?;
+        found.extend(events_of(&rest).expect("a buffer of events"));
+        Ok(())
+    };
+    match run() {
+        Ok(()) => Ok((steps, found)),
+        Err(error) => Err((steps, error)),
+    }
+}
+
+/// Pushes a program's inputs in several ways; the first result that is not `expected`.
+fn difference(
+    program: &Program,
+    inputs: &Buffers,
+    options: &Options,
+    end: Option<i64>,
+    expected: &[Event],
+    roll: Roll,
+) -> Result<(), String> {
+    let query = Query::new(program.clone()).expect("verified");
+    let compiled = query.compile().expect("compiles");
+    for backend in [Backend::Loops, Backend::Interpreter, Backend::Native] {
+        let mut asked = RunOptions::default()
+            .backend(backend)
+            .threads(1)
+            .functions(options.functions.clone());
+        if end.is_none() {
+            asked = options.span.into_iter().fold(asked, RunOptions::span);
+        }
+        asked = options.part.into_iter().fold(asked, RunOptions::part);
+        let (steps, found) = match pushed(&compiled, inputs, &asked, end, roll) {
+            Ok(done) => done,
+            // Away from its part a run sees too little, and may read several values where a read that is preferred would have one.
+            Err((_, Error::Run(RunError::Query(_)))) => return Ok(()),
+            Err((steps, error)) => return Err(format!("{backend:?} {steps:?} fails: {error}")),
+        };
+        let same =
+            found.len() == expected.len() && found.iter().zip(expected).all(|(a, b)| a.same(b));
+        if !same {
+            return Err(format!(
+                "{backend:?} {steps:?} {:?}\n// gives     {}\n// but here  {}\n",
+                options.span,
+                format_events(expected),
+                format_events(&found),
+            ));
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn rows_that_are_pushed_give_what_a_run_in_one_go_gives(choices in choices()) {
+        let (mut of_program, mut of_data) = (Choices::new(&choices), Choices::reversed(&choices));
+        let mut program = generate::program(&mut of_program, Scope { instants: true });
+        let base = BASES[of_data.below(BASES.len())];
+        let inputs = generate::inputs(&mut of_data, &program, base);
+        let mut state = choices.iter().fold(1u64, |state, c| state.wrapping_mul(31).wrapping_add(u64::from(*c)));
+        let mut roll = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below.max(1)
+        };
+        if roll(4) == 0 {
+            key_the_records(&mut program);
+        }
+        let hull = interp::hull(&inputs);
+        let (span, part, end) = match (roll(5), hull) {
+            (0, Some(hull)) => (Some(Span::new(hull.start - 3, hull.end + 5)), None, None),
+            (1, Some(hull)) => (None, Some(Span::new(hull.start + 4, hull.start + 20)), None),
+            (2, Some(hull)) => (Some(Span::new(hull.start, hull.end + 7)), None, Some(hull.end + 7)),
+            _ => (None, None, None),
+        };
+        let options = Options { span, part, functions: generate::functions() };
+        let arrays = buffers(&program, &inputs);
+        let Ok(expected) = run_buffers(&program, &arrays, &options) else { return Ok(()) };
+        let expected = events_of(&expected).expect("a buffer of events");
+        if let Err(difference) = difference(&program, &arrays, &options, end, &expected, &mut roll) {
+            return Err(TestCaseError::fail(format!("{}{program}\n{difference}", format_inputs(&inputs))));
+        }
+    }
+}
+
+fn live(text: &str) -> Live {
+    let query = Query::parse(&format!("query q unit tick {{ {text} }}")).expect("a query");
+    let compiled = query.compile().expect("compiles");
+    compiled.live(&RunOptions::default()).expect("a live run")
+}
+
+fn rows(timeline: Timeline, values: &[f64]) -> SnapshotBuffer {
+    let values: ArrayRef = Arc::new(Float64Array::from(values.to_vec()));
+    SnapshotBuffer::scalar(timeline, Column::new("x", values), Unit::Tick).expect("as many rows")
+}
+
+fn points(stamps: &[i64]) -> SnapshotBuffer {
+    let values: Vec<f64> = stamps.iter().map(|t| *t as f64).collect();
+    let timeline = Timeline::explicit(stamps.to_vec().into(), Spans::Fixed(1));
+    rows(timeline, &values)
+}
+
+fn intervals(events: &[(i64, i64)]) -> SnapshotBuffer {
+    let values: Vec<f64> = events.iter().map(|(start, _)| *start as f64).collect();
+    let (starts, ends): (Vec<i64>, Vec<i64>) = events.iter().copied().unzip();
+    rows(Timeline::intervals(starts.into(), ends.into()), &values)
+}
+
+/// The events that can be taken, as text.
+fn taken(live: &mut Live) -> String {
+    format_events(&events_of(&live.take().expect("runs")).expect("a buffer of events"))
+}
+
+#[test]
+fn results_come_as_soon_as_nothing_can_change_them() {
+    // A sum of what has come, of events that promise to be apart: at once.
+    let mut run = live("input ~x: f64 point ~s[t] = reduce sum ~x[t-3:t] output ~s");
+    run.push("x", &points(&[4])).expect("in order");
+    assert_eq!(taken(&mut run), "(3,4]=4.0");
+    // Where another one may come at the same instant, with the next, or when none is promised.
+    let mut run = live("input ~x: f64 point overlap bag ~s[t] = reduce sum ~x[t-3:t] output ~s");
+    run.push("x", &points(&[4])).expect("in order");
+    assert_eq!(taken(&mut run), "");
+    run.push("x", &points(&[5])).expect("in order");
+    assert_eq!((taken(&mut run), run.until()), ("(3,4]=4.0".to_owned(), 4));
+    run.advance("x", 5).expect("an input");
+    assert_eq!(taken(&mut run), "(4,5]=9.0");
+    // A cell, when nothing that is in it can come any more.
+    let mut run = live("input ~x: f64 point ~s[t every 5] = reduce sum ~x[t-5:t] output ~s");
+    run.push("x", &points(&[4])).expect("in order");
+    assert_eq!(taken(&mut run), "");
+    run.advance("x", 5).expect("an input");
+    assert_eq!(taken(&mut run), "(0,5]=4.0");
+    // A cell that is there for the run's sake, when the run is known to reach it.
+    let text = "input ~x: f64 point ~s[t every 5] = coalesce(reduce sum ~x[t-5:t], 0.0) output ~s";
+    let mut run = live(text);
+    run.push("x", &points(&[4])).expect("in order");
+    run.advance("x", 50).expect("an input");
+    assert_eq!(taken(&mut run), "(0,5]=4.0");
+    run.lasts(10);
+    assert_eq!(taken(&mut run), "(5,10]=0.0");
+    // What is looked ahead for, when that has come.
+    let mut run = live("input ~x: f64 point ~s[t] = reduce sum ~x[t-1:t+2] output ~s");
+    run.push("x", &points(&[4, 5])).expect("in order");
+    assert_eq!(taken(&mut run), "");
+    run.push("x", &points(&[7])).expect("in order");
+    assert_eq!(
+        (taken(&mut run), run.until()),
+        ("(3,4]=9.0 (4,5]=12.0".to_owned(), 5)
+    );
+}
+
+#[test]
+fn the_slowest_input_decides() {
+    let text = "input ~x: f64 point input ~y: f64 until_next ~s[t at ~x] = ~x[t] + ~y[t] output ~s";
+    let mut run = live(text);
+    let prices = |stamps: &[i64]| until_next(&points(stamps));
+    run.push("x", &points(&[4, 5, 6])).expect("in order");
+    assert_eq!(taken(&mut run), "");
+    run.push("y", &prices(&[3])).expect("in order");
+    assert_eq!(taken(&mut run), "");
+    run.push("y", &prices(&[5])).expect("in order");
+    assert_eq!(taken(&mut run), "(3,4]=7.0");
+    run.advance("y", 20).expect("an input");
+    assert_eq!(taken(&mut run), "(4,5]=10.0 (5,6]=11.0");
+    assert_eq!(run.watermark("y").expect("an input"), Some(20));
+    run.close("y").expect("an input");
+    assert_eq!(run.watermark("y").expect("an input"), None);
+}
+
+#[test]
+fn events_may_end_later_than_they_are_told() {
+    let text = "input ~x: f64 interval overlap bag input ~y: f64 point ~s[t at ~y] = reduce sum ~x[t-1:t] output ~s";
+    let mut run = live(text);
+    let y = |run: &mut Live, t: i64| {
+        run.push("y", &points(&[t])).expect("in order");
+        run.advance("x", t).expect("an input");
+        taken(run)
+    };
+    run.begun("x", &intervals(&[(2, OPEN)])).expect("begun");
+    assert_eq!(y(&mut run, 4), "");
+    run.begun("x", &intervals(&[(2, OPEN), (4, OPEN)]))
+        .expect("begun");
+    assert_eq!(y(&mut run, 5), "(3,4]=2.0");
+    assert_eq!(y(&mut run, 8), "(4,5]=6.0");
+    // The end of the first.
+    let error = run.push("x", &intervals(&[(2, 7)])).expect_err("too late");
+    assert!(
+        matches!(error, Error::Live(LiveError::Late { watermark: 8, .. })),
+        "{error}"
+    );
+    run.push("x", &intervals(&[(2, 9)])).expect("in order");
+    run.begun("x", &intervals(&[(4, OPEN)])).expect("begun");
+    assert_eq!(y(&mut run, 10), "(7,8]=6.0");
+    let rest = run.finish(None).expect("runs");
+    assert_eq!(
+        format_events(&events_of(&rest).expect("events")),
+        "(9,10]=4.0"
+    );
+}
+
+#[test]
+fn programs_without_a_bounded_past_hold_all_input_and_say_why() {
+    let mut run = live("input ~x: f64 point ~s[t] = reduce sum ~x[-inf:t] output ~s");
+    assert_eq!(
+        run.holds_all(),
+        Some("a result may depend on the whole past of ~x")
+    );
+    assert_eq!(run.waits(), None);
+    run.push("x", &points(&[1, 2])).expect("in order");
+    assert_eq!(taken(&mut run), "(0,1]=1.0 (1,2]=3.0");
+    run.push("x", &points(&[9])).expect("in order");
+    assert_eq!(taken(&mut run), "(8,9]=12.0");
+    assert_eq!(run.held()[0].rows, 3);
+
+    let text = "input ~x: {a: f64, b: i64} point key b ~s[t every 4] = coalesce(reduce sum ~x[t-4:t] map (~x[t].a), 0.0) output ~s";
+    let run = live(text);
+    assert!(
+        run.waits()
+            .is_some_and(|why| why.contains("keys without rows nearby"))
+    );
+    assert_eq!(run.holds_all(), run.waits());
+}
+
+#[test]
+fn no_more_is_held_than_the_query_looks_back() {
+    let mut run = live("input ~x: f64 point ~s[t] = reduce sum ~x[t-10:t] output ~s");
+    for t in 1..1000 {
+        run.push("x", &points(&[t])).expect("in order");
+        run.take().expect("runs");
+        assert!(run.held()[0].rows <= 10, "{:?}", run.held());
+    }
+    assert_eq!(run.holds_all(), None);
+    assert_eq!(run.save().expect("rows").inputs["x"].rows.len(), 10);
+}
+
+#[test]
+fn promises_that_are_broken_are_errors() {
+    let text = "input ~x: f64 point ~s[t every 5] = coalesce(reduce sum ~x[t-5:t], 0.0) output ~s";
+    let mut run = live(text);
+    let message = |result: Result<(), Error>| result.expect_err("an error").to_string();
+    assert_eq!(
+        message(run.push("z", &points(&[1]))),
+        "the query has no input ~z; its inputs are ~x"
+    );
+    run.advance("x", 7).expect("an input");
+    assert_eq!(
+        message(run.push("x", &points(&[7]))),
+        "input ~x, row 0: the event (6, 7] comes too late, because no change before 7 was to come; advance the input less far"
+    );
+    run.push("x", &points(&[8, 9])).expect("in order");
+    assert_eq!(
+        message(run.push("x", &points(&[8]))),
+        "input ~x, row 2: the event ends at 8, before the previous one at 9; sort the rows by end"
+    );
+    assert_eq!(
+        message(run.start_at(8)),
+        "the run cannot start at 8, because it was known to start at 7; say where it starts before pushing rows"
+    );
+    run.start_at(1).expect("nothing was told");
+    run.lasts(30);
+    assert_eq!(
+        message(run.finish(Some(20)).map(|_| ())),
+        "the run cannot end at 20, because it is known to go on to 30; end it there or later"
+    );
+    let rest = run.finish(Some(31)).expect("runs");
+    let rest = format_events(&events_of(&rest).expect("events"));
+    assert_eq!(
+        rest,
+        "(0,5]=0.0 (5,10]=17.0 (10,15]=0.0 (15,20]=0.0 (20,25]=0.0 (25,30]=0.0 (30,35]=0.0"
+    );
+    assert_eq!(
+        message(run.push("x", &points(&[40]))),
+        "input ~x was closed, and takes no more rows"
+    );
+    assert!(run.finish(None).expect("runs").is_empty());
+}
+
+#[test]
+fn a_state_of_another_query_is_refused() {
+    let mut run = live("input ~x: f64 point ~s[t] = reduce sum ~x[t-10:t] output ~s");
+    run.push("x", &points(&[1, 2])).expect("in order");
+    let other = "query q unit tick { input ~z: f64 point ~s[t] = ~z[t] output ~s }";
+    let other = Query::parse(other)
+        .expect("a query")
+        .compile()
+        .expect("compiles");
+    let error = other.resume(run.save().expect("rows"), &RunOptions::default());
+    let error = error.expect_err("another query").to_string();
+    assert_eq!(
+        error,
+        "the state has the inputs ~x, but the query has ~z; resume the query that was saved"
+    );
+}

@@ -1,0 +1,526 @@
+//! What sessions do about disorder and bad input: every outcome is a result, a typed error or a counted row.
+
+use std::sync::Arc;
+
+use tilt::{
+    Compiled, Query,
+    arrow::array::{
+        Array, ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
+    },
+    data::{DataError, IngressOptions, Layout},
+    live::{Completion, Counts, InputOptions, Mode, Policy, Session, SessionError, SessionOptions},
+};
+
+fn compiled(text: &str) -> Compiled {
+    let query = Query::parse(&format!("query q unit tick {{ {text} }}")).expect("a query");
+    query.compile().expect("compiles")
+}
+
+const SUM: &str =
+    "input ~x: f64 point overlap bag ~s[t every 10] = reduce sum ~x[t-10:t] output ~s";
+
+fn options() -> SessionOptions {
+    SessionOptions::new().egress(Layout::Interval)
+}
+
+fn stamped() -> InputOptions {
+    InputOptions::new(IngressOptions::stamp("t"))
+}
+
+fn session(text: &str, x: InputOptions) -> Session {
+    let options = options().input("x", x);
+    Session::new(&compiled(text), options).expect("a session")
+}
+
+/// Rows of one value each, their time.
+fn points(times: &[i64]) -> RecordBatch {
+    let values: ArrayRef = Arc::new(
+        times
+            .iter()
+            .map(|t| Some(*t as f64))
+            .collect::<Float64Array>(),
+    );
+    let times: ArrayRef = Arc::new(Int64Array::from(times.to_vec()));
+    RecordBatch::try_from_iter([("t", times), ("v", values)]).expect("as many rows")
+}
+
+/// The columns of a batch, row by row.
+fn text(rows: &RecordBatch) -> String {
+    let cell = |column: &ArrayRef, i: usize| -> String {
+        if column.is_null(i) {
+            return "-".to_owned();
+        }
+        let any = column.as_any();
+        if let Some(column) = any.downcast_ref::<Int64Array>() {
+            return column.value(i).to_string();
+        }
+        if let Some(column) = any.downcast_ref::<StringArray>() {
+            return column.value(i).to_owned();
+        }
+        any.downcast_ref::<Float64Array>()
+            .map_or_else(|| "?".to_owned(), |column| column.value(i).to_string())
+    };
+    let row = |i: usize| {
+        let cells: Vec<String> = rows.columns().iter().map(|c| cell(c, i)).collect();
+        cells.join(" ")
+    };
+    let rows: Vec<String> = (0..rows.num_rows()).map(row).collect();
+    rows.join(", ")
+}
+
+fn taken(session: &mut Session) -> String {
+    text(&session.take().expect("runs"))
+}
+
+fn closed(session: &mut Session) -> String {
+    text(&session.close(Completion::End).expect("runs"))
+}
+
+fn counts(session: &Session) -> Counts {
+    session.status().inputs[0].counts
+}
+
+#[test]
+fn a_late_row_is_an_error_that_takes_nothing() {
+    let mut session = session(SUM, stamped().lateness(3));
+    session.push("x", &points(&[4, 9, 6])).expect("in time");
+    let error = session.push("x", &points(&[10, 5, 12])).expect_err("late");
+    assert_eq!(
+        error.to_string(),
+        "input ~x, row 1: 5 is 2 ticks behind the watermark 7; allow more lateness, or choose the policy `drop`, `adjust` or `revise`"
+    );
+    assert_eq!(counts(&session).accepted, 3);
+    // Equal is in time.
+    session.push("x", &points(&[7, 14])).expect("in time");
+    assert_eq!(taken(&mut session), "0 10 26");
+    assert_eq!(closed(&mut session), "10 20 14");
+}
+
+#[test]
+fn late_rows_are_dropped_or_adjusted_and_can_be_read() {
+    for (policy, sums) in [
+        (Policy::Drop, "0 10 9, 10 20 12, 20 30 21"),
+        (Policy::Adjust, "0 10 9, 10 20 15, 20 30 21"),
+    ] {
+        let mut session = session(SUM, stamped().policy(policy));
+        session.push("x", &points(&[9, 12, 3, 21])).expect("taken");
+        assert_eq!(closed(&mut session), sums);
+        let (name, late) = session.take_late().expect("rows").remove(0);
+        let fate = if policy == Policy::Drop {
+            "dropped"
+        } else {
+            "adjusted"
+        };
+        assert_eq!(
+            (name.as_str(), text(&late)),
+            ("x", format!("2 3 3 {fate} 9"))
+        );
+        assert!(session.take_late().expect("rows").is_empty());
+        let counts = counts(&session);
+        let both = if policy == Policy::Drop {
+            (3, 1, 0)
+        } else {
+            (4, 0, 1)
+        };
+        assert_eq!((counts.accepted, counts.dropped, counts.adjusted), both);
+    }
+}
+
+#[test]
+fn bad_rows_are_typed_errors_that_take_nothing() {
+    let mut session = session(SUM, stamped().lateness(100));
+    session.push("x", &points(&[1, 2])).expect("in time");
+    let data = |error: SessionError| match error {
+        SessionError::Data { source, .. } => *source,
+        other => panic!("{other}"),
+    };
+    let batch = |times: ArrayRef, values: ArrayRef| {
+        RecordBatch::try_from_iter([("t", times), ("v", values)]).expect("as many rows")
+    };
+    let values = || -> ArrayRef { Arc::new(Float64Array::from(vec![1.0, 2.0])) };
+    let nulls = batch(Arc::new(Int64Array::from(vec![Some(5), None])), values());
+    let error = data(session.push("x", &nulls).expect_err("a null"));
+    assert!(
+        matches!(error, DataError::NullTime { row: 1, .. }),
+        "{error}"
+    );
+    // Columns: one that is missing, one of another type, a time of another type.
+    let times = || -> ArrayRef { Arc::new(Int64Array::from(vec![5, 6])) };
+    let other = RecordBatch::try_from_iter([("t", times()), ("w", times()), ("u", values())]);
+    let error = data(
+        session
+            .push("x", &other.expect("rows"))
+            .expect_err("no `x`"),
+    );
+    assert!(matches!(error, DataError::AmbiguousValue { .. }), "{error}");
+    let integers = batch(times(), times());
+    let error = data(session.push("x", &integers).expect_err("integers"));
+    assert!(matches!(error, DataError::ValueType { .. }), "{error}");
+    let narrow = batch(Arc::new(Int32Array::from(vec![5, 6])), values());
+    assert_eq!(
+        session
+            .push("x", &narrow)
+            .expect_err("other times")
+            .to_string(),
+        "input ~x: column `t` has type Int32, but Int64 in the batches before; cast it to that type"
+    );
+    let error = data(
+        session
+            .push("x", &points(&[5, i64::MAX]))
+            .expect_err("too far"),
+    );
+    assert!(
+        matches!(error, DataError::OutOfRange { row: 1, .. }),
+        "{error}"
+    );
+    // A column that nobody asked for is left alone.
+    let more = RecordBatch::try_from_iter([("u", times()), ("t", times()), ("x", values())]);
+    session.push("x", &more.expect("rows")).expect("taken");
+    assert_eq!(counts(&session).accepted, 4);
+    assert_eq!(closed(&mut session), "0 10 6");
+    assert!(matches!(
+        session.push("x", &points(&[50])),
+        Err(SessionError::Closed)
+    ));
+    assert!(matches!(session.take(), Err(SessionError::Closed)));
+}
+
+#[test]
+fn rows_that_overlap_where_that_is_not_declared_are_left_out() {
+    let text_of = "input ~x: f64 point ~s[t every 10] = reduce sum ~x[t-10:t] output ~s";
+    let mut strict = session(text_of, stamped());
+    strict.push("x", &points(&[4, 4, 6])).expect("in time");
+    assert_eq!(
+        strict.take().expect_err("two at once").to_string(),
+        "input ~x: the event (3, 4] overlaps the previous one, which ends at 6; it was left out. Declare `overlap bag`, `first` or `last`, or choose the policy `drop`"
+    );
+    assert_eq!(
+        text(&strict.take_late().expect("rows")[0].1),
+        "3 4 4 overlapping 0"
+    );
+    assert_eq!(closed(&mut strict), "0 10 10");
+    let mut lenient = session(text_of, stamped().policy(Policy::Drop));
+    lenient.push("x", &points(&[4, 4, 6])).expect("in time");
+    assert_eq!(closed(&mut lenient), "0 10 10");
+    assert_eq!(
+        (counts(&lenient).accepted, counts(&lenient).overlapping),
+        (2, 1)
+    );
+    // Where it is declared, both count.
+    let mut both = session(SUM, stamped());
+    both.push("x", &points(&[4, 4, 6])).expect("in time");
+    assert_eq!(closed(&mut both), "0 10 14");
+}
+
+#[test]
+fn samples_off_their_grid_are_an_error() {
+    let text = "input ~x: f64 fixed 5 period 5 ~s[t] = ~x[t] output ~s";
+    let mut session = session(text, stamped().lateness(20));
+    session.push("x", &points(&[10, 5])).expect("on the grid");
+    let error = session
+        .push("x", &points(&[15, 19]))
+        .expect_err("off the grid");
+    assert_eq!(
+        error.to_string(),
+        "input ~x: time column `t`, row 1: 19 is not a whole number of periods (5 ticks) after the first row (10); round the column, or do not declare a period"
+    );
+}
+
+fn two(x: InputOptions, y: InputOptions) -> Session {
+    let text = "input ~x: f64 point overlap bag input ~y: f64 point overlap bag
+                ~s[t every 10] = coalesce(reduce sum ~x[t-10:t], 0.0) + coalesce(reduce sum ~y[t-10:t], 0.0) output ~s";
+    let options = options().input("x", x).input("y", y);
+    Session::new(&compiled(text), options).expect("a session")
+}
+
+#[test]
+fn a_quiet_input_holds_the_others_up_until_it_is_idle() {
+    let mut session = two(stamped(), stamped());
+    session.push("y", &points(&[2])).expect("in time");
+    session.push("x", &points(&[5, 25])).expect("in time");
+    assert_eq!(taken(&mut session), "");
+    assert_eq!(session.status().holding_back.as_deref(), Some("y"));
+    session.idle("y").expect("an input");
+    assert_eq!(taken(&mut session), "0 10 7, 10 20 0");
+    let status = session.status();
+    assert_eq!(
+        (status.holding_back.as_deref(), status.inputs[1].is_idle),
+        (Some("x"), true)
+    );
+    // It is behind the others now; what it had missed is late.
+    let error = session.push("y", &points(&[24])).expect_err("late");
+    assert!(
+        matches!(error, SessionError::Late { watermark: 25, .. }),
+        "{error}"
+    );
+    session.push("y", &points(&[25])).expect("in time");
+    assert!(!session.status().inputs[1].is_idle);
+    assert_eq!(closed(&mut session), "20 30 50");
+}
+
+#[test]
+fn an_input_is_idle_after_a_time_by_the_callers_clock() {
+    let mut session = two(stamped(), stamped().idle_after(100));
+    session.at(1000);
+    session.push("y", &points(&[2])).expect("in time");
+    session.push("x", &points(&[5, 15])).expect("in time");
+    session.at(1099);
+    assert_eq!(taken(&mut session), "");
+    // A clock that goes back is ignored.
+    session.at(500);
+    assert!(!session.status().inputs[1].is_idle);
+    session.at(1100);
+    assert!(session.status().inputs[1].is_idle);
+    assert_eq!(taken(&mut session), "0 10 7");
+    session.push("y", &points(&[16])).expect("in time");
+    assert!(!session.status().inputs[1].is_idle);
+}
+
+#[test]
+fn time_goes_on_without_rows() {
+    let text = "input ~x: f64 point overlap bag ~s[t every 10] = coalesce(reduce sum ~x[t-10:t], 0.0) output ~s";
+    let mut session = session(text, stamped().lateness(50));
+    session.push("x", &points(&[5])).expect("in time");
+    session.advance(31).expect("open");
+    assert_eq!(taken(&mut session), "0 10 5, 10 20 0, 20 30 0");
+    let error = session.push("x", &points(&[30])).expect_err("late");
+    assert!(matches!(error, SessionError::Late { by: 1, .. }), "{error}");
+    // Back is no way for time to go.
+    session.advance(20).expect("open");
+    assert_eq!(session.status().inputs[0].watermark, Some(31));
+    assert_eq!(closed(&mut session), "30 40 0");
+}
+
+#[test]
+fn a_session_ends_in_three_ways() {
+    let begun = || {
+        let mut session = session(SUM, stamped().lateness(100));
+        session.push("x", &points(&[5, 15, 25])).expect("in time");
+        assert_eq!(taken(&mut session), "");
+        session
+    };
+    let close = |mut session: Session, completion| {
+        let rest = text(&session.close(completion).expect("runs"));
+        (rest, counts(&session))
+    };
+    let (rest, dropped) = close(begun(), Completion::Drop);
+    assert_eq!(
+        (rest.as_str(), dropped.accepted, dropped.dropped),
+        ("", 0, 3)
+    );
+    // The last cell may have more.
+    assert_eq!(close(begun(), Completion::Flush).0, "0 10 5, 10 20 15");
+    assert_eq!(
+        close(begun(), Completion::End).0,
+        "0 10 5, 10 20 15, 20 30 25"
+    );
+}
+
+#[test]
+fn results_are_given_early_and_revised() {
+    let options = options()
+        .input("x", stamped().lateness(20))
+        .mode(Mode::Updates);
+    let mut session = Session::new(&compiled(SUM), options).expect("a session");
+    session.push("x", &points(&[5])).expect("in time");
+    assert_eq!(taken(&mut session), "insert 0 10 5");
+    assert_eq!(taken(&mut session), "");
+    session.push("x", &points(&[15, 3])).expect("in time");
+    assert_eq!(taken(&mut session), "update 0 10 8, insert 10 20 15");
+    session.push("x", &points(&[35])).expect("in time");
+    assert_eq!(taken(&mut session), "insert 30 40 35");
+    // Certain by now: it does not change any more.
+    assert_eq!(session.status().until, Some(14));
+    assert_eq!(closed(&mut session), "");
+}
+
+#[test]
+fn late_rows_revise_what_they_change() {
+    let mut session = session(SUM, stamped().policy(Policy::Revise { horizon: 20 }));
+    session.push("x", &points(&[5, 12])).expect("in time");
+    assert_eq!(taken(&mut session), "insert 0 10 5");
+    session.push("x", &points(&[21, 7])).expect("taken");
+    assert_eq!(taken(&mut session), "update 0 10 12, insert 10 20 12");
+    session.push("x", &points(&[33, 4, 14])).expect("taken");
+    assert_eq!(taken(&mut session), "update 10 20 26, insert 20 30 21");
+    let counts = counts(&session);
+    assert_eq!((counts.accepted, counts.revised, counts.dropped), (6, 2, 1));
+    assert_eq!(
+        text(&session.take_late().expect("rows")[0].1),
+        "3 4 4 dropped 29"
+    );
+    assert_eq!(closed(&mut session), "insert 30 40 33");
+}
+
+#[test]
+fn events_may_end_later_than_they_begin() {
+    let text_of =
+        "input ~x: f64 interval overlap bag ~s[t every 10] = reduce sum ~x[t-10:t] output ~s";
+    let edges = || InputOptions::new(IngressOptions::interval("from", "to")).edges();
+    let rows = |rows: &[(i64, Option<i64>, f64)]| {
+        let starts: ArrayRef = Arc::new(rows.iter().map(|r| Some(r.0)).collect::<Int64Array>());
+        let ends: ArrayRef = Arc::new(rows.iter().map(|r| r.1).collect::<Int64Array>());
+        let values: ArrayRef = Arc::new(rows.iter().map(|r| Some(r.2)).collect::<Float64Array>());
+        RecordBatch::try_from_iter([("from", starts), ("to", ends), ("x", values)]).expect("rows")
+    };
+    let compiled = compiled(text_of);
+    let options = || self::options().input("x", edges().policy(Policy::Drop));
+    let mut session = Session::new(&compiled, options()).expect("a session");
+    session
+        .push(
+            "x",
+            &rows(&[
+                (2, None, 1.0),
+                (4, None, 10.0),
+                (4, None, 10.0),
+                (12, Some(14), 100.0),
+            ]),
+        )
+        .expect("taken");
+    // The end of one that began, of one that did not, and of one of two that are alike.
+    session
+        .push(
+            "x",
+            &rows(&[(2, Some(25), 1.0), (3, Some(26), 1.0), (4, Some(31), 10.0)]),
+        )
+        .expect("taken");
+    let bytes = session.checkpoint().expect("bytes");
+    session = Session::restore(&compiled, &bytes, options()).expect("the same");
+    assert_eq!(counts(&session).dropped, 1);
+    session
+        .push("x", &rows(&[(45, None, 1000.0)]))
+        .expect("taken");
+    assert_eq!(
+        taken(&mut session),
+        "0 10 21, 10 20 121, 20 30 21, 30 40 20"
+    );
+    session
+        .push("x", &rows(&[(4, Some(52), 10.0)]))
+        .expect("taken");
+    session.advance(60).expect("open");
+    assert_eq!(closed(&mut session), "40 50 1010, 50 60 1010");
+}
+
+#[test]
+fn states_of_keys_last_until_the_next_of_the_key() {
+    let text_of = "input ~x: {k: i64, v: f64} until_next key k ~s[t every 10] = ~x[t].v output ~s";
+    let rows = |rows: &[(i64, i64, f64)]| {
+        let times: ArrayRef = Arc::new(rows.iter().map(|r| Some(r.0)).collect::<Int64Array>());
+        let keys: ArrayRef = Arc::new(rows.iter().map(|r| Some(r.1)).collect::<Int64Array>());
+        let values: ArrayRef = Arc::new(rows.iter().map(|r| Some(r.2)).collect::<Float64Array>());
+        RecordBatch::try_from_iter([("t", times), ("k", keys), ("v", values)]).expect("rows")
+    };
+    let mut session = session(text_of, stamped());
+    session
+        .push("x", &rows(&[(3, 1, 1.5), (5, 2, 2.5), (12, 1, 3.5)]))
+        .expect("taken");
+    assert_eq!(taken(&mut session), "0 10 1 1.5, 0 10 2 2.5");
+    session.push("x", &rows(&[(32, 2, 4.5)])).expect("taken");
+    assert_eq!(
+        taken(&mut session),
+        "10 20 1 3.5, 10 20 2 2.5, 20 30 1 3.5, 20 30 2 2.5"
+    );
+    assert_eq!(session.status().inputs[0].held, 3);
+}
+
+#[test]
+fn checkpoints_that_are_not_whole_or_of_something_else_are_refused() {
+    let compiled_sum = compiled(SUM);
+    let options = || self::options().input("x", stamped().lateness(7).policy(Policy::Drop));
+    let mut session = Session::new(&compiled_sum, options()).expect("a session");
+    session.push("x", &points(&[5, 15, 12, 1])).expect("taken");
+    let bytes = session.checkpoint().expect("bytes");
+    let refused =
+        |bytes: &[u8]| Session::restore(&compiled_sum, bytes, options()).expect_err("refused");
+    for len in 0..bytes.len() {
+        let error = refused(&bytes[..len]);
+        assert!(
+            matches!(error, SessionError::Corrupt { .. }),
+            "{len}: {error}"
+        );
+    }
+    for bit in 0..8 * bytes.len() {
+        let mut flipped = bytes.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        let error = refused(&flipped);
+        assert!(
+            matches!(error, SessionError::Corrupt { .. }),
+            "{bit}: {error}"
+        );
+    }
+    let other = compiled(
+        "input ~x: f64 point overlap bag ~s[t every 10] = reduce max ~x[t-10:t] output ~s",
+    );
+    let error = Session::restore(&other, &bytes, options()).expect_err("another query");
+    assert_eq!(
+        error.to_string(),
+        "the checkpoint was taken from another session: its query is another one; restore it with the query and the options that it had"
+    );
+    let other = options().input("x", stamped());
+    let error = Session::restore(&compiled_sum, &bytes, other).expect_err("other options");
+    assert!(matches!(error, SessionError::Other { .. }), "{error}");
+    let mut restored = Session::restore(&compiled_sum, &bytes, options()).expect("whole");
+    assert_eq!(restored.status(), session.status());
+    assert_eq!(
+        text(&restored.take_late().expect("rows")[0].1),
+        "0 1 1 dropped 7"
+    );
+    assert_eq!(closed(&mut restored), closed(&mut session));
+}
+
+#[test]
+fn a_checkpoint_is_as_long_as_what_the_query_looks_back_to() {
+    let size = |window: i64, rows: i64| {
+        let text = format!("input ~x: f64 point ~s[t] = reduce sum ~x[t-{window}:t] output ~s");
+        let mut session = session(&text, stamped());
+        session
+            .push("x", &points(&(1..=rows).collect::<Vec<_>>()))
+            .expect("in time");
+        session.take().expect("runs");
+        session.checkpoint().expect("bytes").len() as i64
+    };
+    // Start, end and value of each row, and what all else takes.
+    let besides = size(1, 10_000);
+    assert!(besides < 12_000, "{besides}");
+    assert!(size(100, 10_000) < 24 * 100 + besides);
+    assert!((size(1_000, 10_000) - size(1_000, 2_000)).abs() < 64);
+    assert!(size(4_000, 10_000) < 24 * 4_000 + besides);
+}
+
+#[test]
+fn inputs_are_named_and_options_have_a_meaning() {
+    let new = |options: SessionOptions| {
+        Session::new(&compiled(SUM), options)
+            .expect_err("refused")
+            .to_string()
+    };
+    assert_eq!(
+        new(options()),
+        "input ~x has no options; the inputs of the query are ~x"
+    );
+    let both = options().input("x", stamped()).input("y", stamped());
+    assert_eq!(
+        new(both),
+        "input ~y does not exist; the inputs of the query are ~x"
+    );
+    assert_eq!(
+        new(options().input("x", stamped().lateness(-1))),
+        "input ~x: a lateness is not negative"
+    );
+    assert_eq!(
+        new(options().input("x", stamped().edges())),
+        "input ~x: edges are for intervals given by two columns; declare the input as interval"
+    );
+    let mut session = session(SUM, stamped());
+    let error = session.push("z", &points(&[1])).expect_err("no input");
+    assert_eq!(
+        error.to_string(),
+        "input ~z does not exist; the inputs of the query are ~x"
+    );
+    let options = options()
+        .input("x", stamped())
+        .start(1)
+        .egress(Layout::Point);
+    let mut late = Session::new(&compiled(SUM), options).expect("a session");
+    assert!(late.push("x", &points(&[1])).is_err());
+}
