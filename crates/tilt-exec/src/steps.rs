@@ -88,7 +88,7 @@ impl Line {
     }
 
     /// Appends the events of a merge.
-    fn append(&mut self, merged: Merged) {
+    fn append(&mut self, merged: &Merged) {
         self.times.append_intervals(&merged.starts, &merged.ends);
         self.choices.resize_with(merged.choices.len(), Vec::new);
         for (all, new) in self.choices.iter_mut().zip(&merged.choices) {
@@ -398,6 +398,7 @@ impl Steps {
             control: &self.control,
             work: ALL_WORK,
             carried: None,
+            age: None,
             open: !last,
         };
         let number_of_line = self.streams[&stage.stream].line;
@@ -429,7 +430,7 @@ impl Steps {
                         None => piece.merged(groups, required, series, within),
                         Some(series) => piece.merged(groups, required, &series, within),
                     };
-                    line.append(merged);
+                    line.append(&merged);
                 }
                 axes[number_of_line] = Some(line.axis());
             }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use tilt_data::{SnapshotBuffer, Spans, TimeColumns};
 use tilt_ir::{Input, OPEN, Overlap, SpanRule, StreamId};
 
-use super::{Live, limits::MindsEnd};
+use super::{Live, arriving::Arriving, limits::MindsEnd};
 use crate::{
     error::Error,
     facts::{Regular, SeriesFacts},
@@ -114,7 +114,7 @@ impl Live {
                 .program
                 .inputs()
                 .any(|(_, input)| is_keyed(input))
-            || self.inputs.iter().any(|input| input.has_begun())
+            || self.inputs.iter().any(Arriving::has_begun)
         {
             return Ok(());
         }

@@ -75,18 +75,17 @@ impl Grown {
     /// Appends the rows of a leaf of the same type to the first `len`.
     pub(super) fn append(&mut self, len: usize, leaf: &Leaf) {
         self.reserve(len, leaf.len);
-        match leaf.bits() {
-            Some(bits) => self.append_bits(&self.values, len, bits),
-            None => {
-                let bytes = self.ty.bytes();
-                // SAFETY: elements of the leaf, and there is room for them.
-                unsafe { std::ptr::copy_nonoverlapping(leaf.at(0), self.at(len), leaf.len * bytes) }
-            }
+        if let Some(bits) = leaf.bits() {
+            append_bits(&self.values, len, bits);
+        } else {
+            let bytes = self.ty.bytes();
+            // SAFETY: elements of the leaf, and there is room for them.
+            unsafe { std::ptr::copy_nonoverlapping(leaf.at(0), self.at(len), leaf.len * bytes) }
         }
         if let Some(valid) = &self.valid {
             match &leaf.valid {
-                Some(bits) => self.append_bits(valid, len, bits),
-                None => self.append_bits(valid, len, &BooleanBuffer::new_set(leaf.len)),
+                Some(bits) => append_bits(valid, len, bits),
+                None => append_bits(valid, len, &BooleanBuffer::new_set(leaf.len)),
             }
         }
     }
@@ -94,16 +93,7 @@ impl Grown {
     /// Appends whether there is an event at each of some rows, to a column of bools.
     pub(super) fn append_present(&mut self, len: usize, bits: &BooleanBuffer) {
         self.reserve(len, bits.len());
-        self.append_bits(&self.values, len, bits);
-    }
-
-    fn append_bits(&self, memory: &Returned, len: usize, bits: &BooleanBuffer) {
-        // SAFETY: the memory belongs to this column, of which nobody reads rows from `len` on.
-        let target = unsafe { std::slice::from_raw_parts_mut(memory.as_ptr(), memory.len()) };
-        let end = (len + bits.len()).div_ceil(8);
-        target[len / 8] &= !(u8::MAX << (len % 8));
-        target[(len / 8 + 1).min(end)..end].fill(0);
-        set_bits(target, bits.values(), len, bits.offset(), bits.len());
+        append_bits(&self.values, len, bits);
     }
 
     /// Where a loop writes rows from `len` on: elements in their place, bits into memory of their own, because they begin with a byte.
@@ -137,10 +127,10 @@ impl Grown {
             BooleanBuffer::new(buffer, 0, rows)
         };
         if let Some(values) = bits.values {
-            self.append_bits(&self.values, len, &written(values));
+            append_bits(&self.values, len, &written(values));
         }
         if let (Some(valid), Some(bits)) = (&self.valid, bits.valid) {
-            self.append_bits(valid, len, &written(bits));
+            append_bits(valid, len, &written(bits));
         }
     }
 
@@ -212,4 +202,14 @@ fn shared(memory: &Arc<Returned>, bytes: usize) -> Buffer {
     let at = NonNull::new(memory.as_ptr()).expect("memory has an address");
     // SAFETY: `owner` keeps the memory, which is as long, alive; who writes it knows that nobody reads.
     unsafe { Buffer::from_custom_allocation(at, bytes, owner) }
+}
+
+/// Puts bits after the first `len`.
+fn append_bits(memory: &Returned, len: usize, bits: &BooleanBuffer) {
+    // SAFETY: the memory belongs to this column, of which nobody reads rows from `len` on.
+    let target = unsafe { std::slice::from_raw_parts_mut(memory.as_ptr(), memory.len()) };
+    let end = (len + bits.len()).div_ceil(8);
+    target[len / 8] &= !(u8::MAX << (len % 8));
+    target[(len / 8 + 1).min(end)..end].fill(0);
+    set_bits(target, bits.values(), len, bits.offset(), bits.len());
 }

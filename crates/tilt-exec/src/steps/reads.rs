@@ -63,7 +63,7 @@ pub(super) fn reads(plan: &Plan, stage: &Stage) -> Option<Vec<(StreamId, Read)>>
             Source::Leaf { stream, locate, .. }
             | Source::Present { stream, locate }
             | Source::Edge { stream, locate, .. } => {
-                found.insert((*stream, located(plan, stage, *stream, *locate)?));
+                found.insert((*stream, located(plan, stage, *locate)?));
             }
             Source::OwnRows { rows } => {
                 let back = rows.unsigned_abs() as usize;
@@ -110,7 +110,7 @@ pub(super) fn reads(plan: &Plan, stage: &Stage) -> Option<Vec<(StreamId, Read)>>
 }
 
 /// What a locate reads.
-fn located(plan: &Plan, stage: &Stage, stream: StreamId, locate: usize) -> Option<Read> {
+fn located(plan: &Plan, stage: &Stage, locate: usize) -> Option<Read> {
     let at = |offset: i64| {
         Some(Read::Time {
             back: offset.checked_neg()?,
@@ -141,7 +141,7 @@ fn located(plan: &Plan, stage: &Stage, stream: StreamId, locate: usize) -> Optio
                 return None;
             }
             let n = *n as usize;
-            Some(match located(plan, stage, stream, *of)? {
+            Some(match located(plan, stage, *of)? {
                 Read::Rows { back, ahead } => Read::Rows {
                     back: back + n,
                     ahead,

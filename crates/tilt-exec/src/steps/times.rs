@@ -143,7 +143,7 @@ impl Times {
                 },
                 Spans::Fixed(of),
             ) => {
-                let next = *period as i128 * self.len as i128 + i128::from(*t0);
+                let next = i128::from(*period) * self.len as i128 + i128::from(*t0);
                 let goes_on = |i: usize| {
                     i128::from(timeline.end(i)) == next + i as i128 * i128::from(*period)
                 };
