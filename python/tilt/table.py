@@ -330,12 +330,19 @@ def write(tables: Iterable[Table], path: str | PathLike[str], **options: Any) ->
     3
     """
     writer: _native.Writer | None = None
+    empty: Table | None = None
     rows = 0
     try:
         for table in tables:
+            # The columns are those of the rows, if there are some.
+            if len(table) == 0:
+                empty = table
+                continue
             writer = writer or _native.Writer(path, table._handle, **options)
             writer.write(table._handle)
             rows += len(table)
+        if writer is None and empty is not None:
+            writer = _native.Writer(path, empty._handle, **options)
         if writer is not None:
             writer.finish()
     finally:

@@ -126,6 +126,14 @@ def test_an_empty_result_is_a_file_with_columns(tmp_path: Path, stored: str) -> 
     assert len(px.filter(px < -1e9).collect()) == 0
 
 
+def test_files_without_rows_give_the_columns_that_rows_would(tmp_path: Path) -> None:
+    ticks()[:0].write_parquet(tmp_path / "none.parquet")
+    none = tl.scan_parquet(tmp_path / "none.parquet", time="t", unit="s")
+    assert none["px"]["-10s":].mean().collect().schema == {"t": "Int64", "px": "Float64"}
+    assert none.key_by("sym")["qty"].window(tl.tumbling("60s")).sum().collect().columns == ["t", "sym", "qty"]
+    assert none["px"].hold().collect().columns == ["start", "end", "px"]
+
+
 def test_keys_with_categories_can_be_written_in_parts(tmp_path: Path) -> None:
     table = pa.table({"t": list(range(4000)), "k": ["x", "y"] * 2000, "v": list(range(4000))})
     table = table.set_column(1, "k", table["k"].dictionary_encode())

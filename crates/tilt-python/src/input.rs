@@ -141,6 +141,22 @@ impl Input {
         events.map_err(|error| data_error(&error))
     }
 
+    /// No events, with the columns that the rows have; `None` if those are not known before there are rows.
+    pub(crate) fn nothing(
+        &self,
+        declared: &ir::Input,
+        unit: Unit,
+    ) -> PyResult<Option<SnapshotBuffer>> {
+        let schema = match &self.rows {
+            Rows::Table(schema, _) => Arc::clone(schema),
+            Rows::Scan(scan) => scan.schema().map_err(|error| io_error(&error))?,
+            Rows::Parts(_) => return Ok(None),
+        };
+        let batch = self.prepared(&RecordBatch::new_empty(schema), declared, 0)?;
+        let events = ingest(&batch, declared, unit, &self.options());
+        events.map(Some).map_err(|error| data_error(&error))
+    }
+
     /// The events as rows are read, at most `rows` at a time. Rows that are to be sorted come all at once. `read` counts them.
     pub(crate) fn chunks(
         &self,

@@ -13,7 +13,10 @@ use std::{
 
 use arrow_array::RecordBatch;
 use pyo3::prelude::*;
-use tilt::{Cancel, Error, StreamRun, data::Layout};
+use tilt::{
+    Cancel, Error, StreamRun,
+    data::{Layout, SnapshotBuffer},
+};
 
 use crate::{
     errors::{data_error, run_error},
@@ -60,12 +63,11 @@ impl Parts {
 }
 
 impl Parts {
-    /// Begins a run. `columns` are other names for all columns of the result.
+    /// Begins a run.
     pub(crate) fn start(
         run: StreamRun<Chunks>,
         calls: Calls,
-        layout: Layout,
-        columns: Option<Vec<String>>,
+        shape: Shape,
         cancel: Cancel,
     ) -> PyResult<Self> {
         let (sender, parts) = sync_channel(1);
@@ -77,16 +79,10 @@ impl Parts {
                     let part = caught(|| run.next()).map_err(|panic| internal(&panic));
                     let part = match part.transpose() {
                         None => return,
-                        Some(Ok(Ok(part))) => {
-                            part.to_record_batch(layout).map_err(|e| data_error(&e))
-                        }
+                        Some(Ok(Ok(part))) => shape.rows(&part),
                         Some(Ok(Err(error))) => Err(failure(error)),
                         Some(Err(panic)) => Err(panic),
                     };
-                    let part = part.and_then(|part| match &columns {
-                        Some(columns) => renamed(&part, columns),
-                        None => Ok(part),
-                    });
                     let part = calls.raised().map_or(part, Err);
                     let is_last = part.is_err();
                     // Nobody listens any more if the run was interrupted.
@@ -162,6 +158,34 @@ impl Drop for Parts {
         if self.lock().is_some() {
             self.cancel.cancel();
         }
+    }
+}
+
+/// What the rows of a result look like.
+pub(crate) struct Shape {
+    pub(crate) layout: Layout,
+    /// Other names for all columns.
+    pub(crate) columns: Option<Vec<String>>,
+    /// The result of inputs without rows, if their columns are known: a run over chunks does not see the names and types of times that it is not given.
+    pub(crate) empty: Box<dyn Fn() -> PyResult<Option<SnapshotBuffer>> + Send>,
+}
+
+impl Shape {
+    fn rows(&self, part: &SnapshotBuffer) -> PyResult<RecordBatch> {
+        let write = |events: &SnapshotBuffer| events.to_record_batch(self.layout);
+        let rows = write(part).map_err(|error| data_error(&error))?;
+        if let Some(columns) = &self.columns {
+            return renamed(&rows, columns);
+        }
+        if rows.num_rows() > 0 {
+            return Ok(rows);
+        }
+        let Some(empty) = (self.empty)()? else {
+            return Ok(rows);
+        };
+        let empty = write(&empty).map_err(|error| data_error(&error))?;
+        let is_alike = empty.num_columns() == rows.num_columns();
+        Ok(if is_alike { empty } else { rows })
     }
 }
 

@@ -21,7 +21,7 @@ use crate::{
     functions::Calls,
     guard::guarded,
     input::{Chunks, Input},
-    parts::Parts,
+    parts::{Parts, Shape},
     program::{Program, parse},
     redeclare::pruned,
     table::Table,
@@ -132,7 +132,13 @@ impl Query {
             let run = self.compiled.stream(chunks, &options);
             Ok::<_, PyErr>((run.map_err(|error| run_error(&error))?, rows))
         })??;
-        let parts = Parts::start(run, calls, layout, columns, cancel)?;
+        let compiled = self.compiled.clone();
+        let shape = Shape {
+            layout,
+            columns,
+            empty: Box::new(move || empty(&compiled, &inputs, &options)),
+        };
+        let parts = Parts::start(run, calls, shape, cancel)?;
         Ok(parts.watched(progress, read, rows))
     }
 
@@ -271,6 +277,26 @@ fn run(
         .to_record_batch(layout)
         .map_err(|error| data_error(&error))?;
     Ok(Table::of_batch(rows))
+}
+
+/// The result of inputs without rows, with the names that their columns of time have.
+fn empty(
+    compiled: &Compiled,
+    inputs: &BTreeMap<String, Input>,
+    options: &RunOptions,
+) -> PyResult<Option<SnapshotBuffer>> {
+    let program = compiled.program();
+    let mut buffers = BTreeMap::new();
+    for (_, declared) in program.inputs() {
+        let input = inputs.get(&declared.name);
+        let nothing = input.map(|input| input.nothing(declared, program.unit));
+        let Some(nothing) = nothing.transpose()?.flatten() else {
+            return Ok(None);
+        };
+        buffers.insert(declared.name.clone(), nothing);
+    }
+    let output = compiled.run(&buffers, options);
+    output.map(Some).map_err(|error| run_error(&error))
 }
 
 /// The rows of all inputs.

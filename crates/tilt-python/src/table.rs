@@ -205,18 +205,28 @@ impl Table {
         Ok(Self::new(schema, batches.collect::<PyResult<_>>()?))
     }
 
-    /// The rows of several tables with the same columns, one after the other.
+    /// The rows of several tables with the same columns, one after the other. Tables without rows do not count, unless there are no others.
     #[staticmethod]
     fn joined(tables: Vec<Py<Self>>) -> PyResult<Self> {
-        let Some(first) = tables.first() else {
+        let tables: Vec<&Self> = tables.iter().map(Py::get).collect();
+        let has_rows = |table: &&&Self| table.batches.iter().any(|b| b.num_rows() > 0);
+        let Some(first) = tables.iter().find(has_rows).or(tables.first()) else {
             return Err(PyValueError::new_err("there is no table to join"));
         };
-        let batches = tables.iter().flat_map(|table| table.get().batches.clone());
-        let batches = batches.filter(|batch| batch.num_rows() > 0);
-        Ok(Self::new(
-            Arc::clone(&first.get().schema),
-            batches.collect(),
-        ))
+        let batches = tables.iter().flat_map(|table| table.batches.clone());
+        let batches: Vec<RecordBatch> = batches.filter(|b| b.num_rows() > 0).collect();
+        if let Some(other) = batches
+            .iter()
+            .find(|b| b.schema_ref().fields() != first.schema.fields())
+        {
+            let message = format!(
+                "tables have the columns {} and {}",
+                first.schema,
+                other.schema()
+            );
+            return Err(schema_error(&message, None, None));
+        }
+        Ok(Self::new(Arc::clone(&first.schema), batches))
     }
 
     fn select(&self, names: Vec<String>) -> PyResult<Self> {
