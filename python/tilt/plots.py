@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-import html
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
-
-from tilt.plans import Picture
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tilt.durations import Instant
+    from tilt.plans import Picture
     from tilt.streams import Stream
     from tilt.table import Table
 
@@ -48,6 +46,8 @@ def plot(
     2
 
     """
+    from tilt.plans import Picture  # noqa: PLC0415
+
     series = [line for stream in streams for line in _series(stream, start, end)]
     return Picture(_svg(series, width, height))
 
@@ -107,6 +107,8 @@ def _scale(dtype: str) -> float:
 
 
 def _svg(series: Sequence[_Series], width: int, height: int) -> str:
+    import html  # noqa: PLC0415
+
     rows = [row for _, _, events in series for row in events]
     left, right = min((row[1] for row in rows), default=0.0), max((row[1] for row in rows), default=1.0)
     low, high = min((row[2] for row in rows), default=0.0), max((row[3] for row in rows), default=1.0)
