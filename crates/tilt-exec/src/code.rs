@@ -127,3 +127,31 @@ fn balanced(loops: &[Loop], numbers: &[usize], threads: usize) -> Vec<Vec<usize>
     }
     parts.into_iter().map(|(_, part)| part).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_loop_is_in_one_of_about_equal_parts() {
+        let body = |instructions: usize| {
+            let more: String = (1..instructions)
+                .map(|i| format!("%{i} = add %{}, %0\n", i - 1))
+                .collect();
+            let last = instructions - 1;
+            let text =
+                format!("loop f lanes 8 {{ access x: f64 row\n%0 = load x\n{more}store %{last} }}");
+            lir::parse(&text).expect("a loop")
+        };
+        let loops: Vec<Loop> = [40, 2, 30, 3, 60, 1].map(body).to_vec();
+        for (threads, parts) in [(1, 1), (2, 2), (4, 4)] {
+            let found = balanced(&loops, &[0, 1, 2, 3, 4], threads);
+            assert_eq!(found.len(), parts);
+            let mut all: Vec<usize> = found.concat();
+            all.sort_unstable();
+            assert_eq!(all, [0, 1, 2, 3, 4]);
+        }
+        assert_eq!(balanced(&loops, &[5], 4), [[5]]);
+        assert_eq!(balanced(&loops, &[], 4), [[0usize; 0]]);
+    }
+}
