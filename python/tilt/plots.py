@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-import html
 from importlib.util import find_spec
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
-
-from tilt.plans import Picture
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Literal
 
     from tilt.durations import Instant
+    from tilt.plans import Picture
     from tilt.streams import Stream
     from tilt.table import Table
 
@@ -55,6 +53,8 @@ def plot(
     2
 
     """
+    from tilt.plans import Picture  # noqa: PLC0415
+
     if backend not in {None, "altair", "svg"}:
         message = f'backend is "altair" or "svg", not {backend!r}'
         raise ValueError(message)
@@ -130,6 +130,8 @@ def _scale(dtype: str) -> float:
 
 
 def _svg(series: Sequence[Series], width: int, height: int) -> str:
+    import html  # noqa: PLC0415
+
     rows = [row for _, _, events in series for row in events]
     left, right = min((row[1] for row in rows), default=0.0), max((row[1] for row in rows), default=1.0)
     low, high = min((row[2] for row in rows), default=0.0), max((row[3] for row in rows), default=1.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from typing import TYPE_CHECKING, Any
 
 from tilt import _native
@@ -387,6 +386,8 @@ class Runnable:
 
     def _repr_html_(self: Stream) -> str:  # type: ignore[misc]
         """Show the definitions, and if all rows are in memory and not many, the stream over time."""
+        import html  # noqa: PLC0415
+
         text = f"<pre>{html.escape(repr(self))}</pre>"
         tables = [source.table for source in self._sources.values() if isinstance(source, Rows)]
         if len(tables) < len(self._sources) or sum(map(len, tables)) > _SHOWN_ROWS:

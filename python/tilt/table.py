@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import html
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast, final
 
@@ -266,6 +265,8 @@ class Table:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
+        import html  # noqa: PLC0415
+
         (names, types), cells = self._cells()
         heads = "".join(
             f"<th>{html.escape(name)}<br><small>{html.escape(dtype)}</small></th>"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import TYPE_CHECKING, Any, final
 
 from tilt import _native
@@ -94,6 +93,8 @@ def udf(function: Any, *, args: Sequence[str | type], returns: str | type, name:
 def _target(function: Any, args: list[str], returns: str) -> Callable[..., Any] | _native.Pointer:  # noqa: ANN401
     address = getattr(function, "address", function)
     if hasattr(function, "argtypes"):
+        import ctypes  # noqa: PLC0415
+
         address = ctypes.cast(function, ctypes.c_void_p).value
     if isinstance(address, int):
         return _native.Pointer(address, args, returns)

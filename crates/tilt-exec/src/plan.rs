@@ -49,6 +49,18 @@ pub(crate) struct Plan {
     pub(crate) scatter: Option<ScatterPlan>,
 }
 
+impl Plan {
+    /// Loops that small data never call: those for an output that the caches cannot hold, and for chunks of rows all of whose windows lie
+    /// whole in their sources.
+    pub(crate) fn late(&self) -> Vec<usize> {
+        let of_stage = |stage: &Stage| {
+            let full = stage.full.iter().map(|(_, full)| *full);
+            stage.streaming.into_iter().chain(full).collect::<Vec<_>>()
+        };
+        self.stages.iter().flat_map(of_stage).collect()
+    }
+}
+
 /// Where rows come from, through all stages that share them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Root {

@@ -20,7 +20,8 @@ use crate::{
     code::Code,
     control::{Cancel, Progress, Watcher},
     error::Error,
-    execute, explain,
+    execute::{self, default_threads},
+    explain,
     facts::{AxisFacts, LeafFacts, Regular, SeriesFacts},
     plan::{self, Plan},
     stats::Stats,
@@ -40,6 +41,7 @@ use crate::{
 pub struct Query {
     program: Program,
     optimize: bool,
+    prepare: bool,
 }
 
 impl Query {
@@ -60,6 +62,7 @@ impl Query {
         Ok(Self {
             program,
             optimize: true,
+            prepare: true,
         })
     }
 
@@ -67,6 +70,13 @@ impl Query {
     #[must_use]
     pub fn optimize(mut self, optimize: bool) -> Self {
         self.optimize = optimize;
+        self
+    }
+
+    /// Whether machine code is made for data as it is declared before any are seen. Without it the first run makes what its data need.
+    #[must_use]
+    pub fn prepare(mut self, prepare: bool) -> Self {
+        self.prepare = prepare;
         self
     }
 
@@ -97,7 +107,9 @@ impl Query {
             }),
         };
         let facts = compiled.inner.declared_facts();
-        if let Ok(facts) = facts {
+        if self.prepare
+            && let Ok(facts) = facts
+        {
             compiled.inner.prepare(&facts, Backend::Native);
         }
         Ok(compiled)
@@ -198,7 +210,7 @@ impl Inner {
             Err(Unsupported(what)) => return Prepared::Interpreted(what),
         };
         let code = match backend {
-            Backend::Native => match Code::compile(&plan.loops) {
+            Backend::Native => match Code::compile(&plan.loops, &plan.late(), default_threads()) {
                 Ok(code) => code,
                 Err(error) => {
                     warn_once(&error);
