@@ -236,7 +236,12 @@ fn difference(
         };
         let is_keyed = program.inputs().any(|(_, input)| input.key.is_some());
         let mut expected = texts(&expected, is_keyed);
-        let backend = [Backend::Loops, Backend::Interpreter, Backend::Native][roll(3)];
+        // Machine code takes long to make, and differs from loops in nothing that matters here.
+        let backend = match roll(8) {
+            0 => Backend::Native,
+            1..4 => Backend::Loops,
+            _ => Backend::Interpreter,
+        };
         let run = RunOptions::default().backend(backend).threads(1);
         let trial = Trial {
             compiled: &compiled,
@@ -268,7 +273,7 @@ fn difference(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: config().cases / 2, ..config() })]
+    #![proptest_config(ProptestConfig { cases: config().cases / 4, ..config() })]
 
     #[test]
     fn rows_in_any_order_give_what_a_run_in_one_go_gives(choices in choices()) {

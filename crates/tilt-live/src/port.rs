@@ -159,6 +159,19 @@ impl Queue {
                 !has_ended
             });
             released.ended.sort_by_key(|row| (row.event.end, row.seq));
+            if self.is_disjoint {
+                let mut last_end = self.last_end;
+                let (apart, overlapping) = released.ended.into_iter().partition(|row| {
+                    let is_apart = !has_value(row) || row.event.start >= last_end;
+                    if is_apart && has_value(row) {
+                        last_end = row.event.end;
+                    }
+                    is_apart
+                });
+                self.last_end = last_end;
+                released.ended = apart;
+                released.overlapping = overlapping;
+            }
         }
         released
     }
