@@ -65,10 +65,10 @@ fn pushed(
     options: &RunOptions,
     end: Option<i64>,
     roll: Roll,
-) -> Result<(Vec<String>, Vec<Event>), (Vec<String>, Error)> {
+) -> (Vec<String>, Result<Vec<Event>, Box<Error>>) {
     let mut steps = Vec::new();
     let mut found = Vec::new();
-    let mut run = || -> Result<(), Error> {
+    let mut run = || -> Result<(), Box<Error>> {
         let mut live = compiled.live(options)?;
         let mut at: BTreeMap<&String, usize> = inputs.keys().map(|name| (name, 0)).collect();
         let stamped: Vec<&String> = compiled
@@ -92,7 +92,7 @@ fn pushed(
                 let certain = lookaheads.iter().map(certain).min();
                 assert_eq!(Some(live.until()), certain, "{steps:?}");
             }
-            Ok::<(), Error>(())
+            Ok::<(), Box<Error>>(())
         };
         loop {
             let left: Vec<&String> = at
@@ -132,10 +132,8 @@ fn pushed(
         found.extend(events_of(&rest).expect("a buffer of events"));
         Ok(())
     };
-    match run() {
-        Ok(()) => Ok((steps, found)),
-        Err(error) => Err((steps, error)),
-    }
+    let done = run();
+    (steps, done.map(|()| found))
 }
 
 /// Pushes a program's inputs in several ways; the first result that is not `expected`.
@@ -163,11 +161,12 @@ fn difference(
             asked = options.span.into_iter().fold(asked, RunOptions::span);
         }
         asked = options.part.into_iter().fold(asked, RunOptions::part);
-        let (steps, found) = match pushed(&compiled, inputs, &asked, end, roll) {
-            Ok(done) => done,
+        let (steps, found) = pushed(&compiled, inputs, &asked, end, roll);
+        let found = match found {
+            Ok(found) => found,
             // Away from its part a run sees too little, and may read several values where a read that is preferred would have one.
-            Err((_, Error::Run(RunError::Query(_)))) => return Ok(()),
-            Err((steps, error)) => return Err(format!("{backend:?} {steps:?} fails: {error}")),
+            Err(error) if matches!(*error, Error::Run(RunError::Query(_))) => return Ok(()),
+            Err(error) => return Err(format!("{backend:?} {steps:?} fails: {error}")),
         };
         let same =
             found.len() == expected.len() && found.iter().zip(expected).all(|(a, b)| a.same(b));
