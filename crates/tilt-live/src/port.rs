@@ -151,6 +151,9 @@ impl Queue {
             }
         }
         if !self.is_in_order() {
+            if self.is_disjoint {
+                end_open(self.begun.values_mut(), until);
+            }
             self.begun.retain(|_, row| {
                 let has_ended = row.event.end <= until;
                 if has_ended {
@@ -159,8 +162,34 @@ impl Queue {
                 !has_ended
             });
             released.ended.sort_by_key(|row| (row.event.end, row.seq));
+            if self.is_disjoint {
+                let mut last_end = self.last_end;
+                let (apart, overlapping) = released.ended.into_iter().partition(|row| {
+                    let is_apart = !has_value(row) || row.event.start >= last_end;
+                    if is_apart && has_value(row) {
+                        last_end = row.event.end;
+                    }
+                    is_apart
+                });
+                self.last_end = last_end;
+                released.ended = apart;
+                released.overlapping = overlapping;
+            }
         }
         released
+    }
+}
+
+/// Of events that do not overlap, one without an end ends where the next one starts, at the latest; looked at are next ones that start before `until`.
+fn end_open<'a>(rows: impl Iterator<Item = &'a mut Row>, until: i64) {
+    let mut rows: Vec<&mut Row> = rows.collect();
+    rows.sort_by_key(|row| Reverse(row.event.start));
+    let mut next = i64::MAX;
+    for row in rows {
+        if row.event.end == OPEN && next > row.event.start && next < until {
+            row.event.end = next;
+        }
+        next = row.event.start;
     }
 }
 
@@ -590,6 +619,10 @@ impl Port {
         }
         if !queue.is_in_order() && self.fields.is_some() {
             let mut begun: Vec<Row> = queue.begun.values().cloned().collect();
+            // A row that tells an end at the watermark may still come, but it can tell no other.
+            if queue.is_disjoint {
+                end_open(begun.iter_mut(), i64::MAX);
+            }
             begun.sort_by_key(|row| (row.event.end, row.seq));
             live.begun(name, &self.buffer(&begun)?)?;
         }

@@ -58,8 +58,9 @@ impl Limits {
                     let longest = longest.unwrap_or(i64::MAX);
                     both(if is_output { -longest } else { longest });
                 }
-                // Sessions reach back however far, and are refused for that.
-                Clock::At(_) | Clock::Sessions { .. } => {}
+                Clock::At(_) => {}
+                // Whether an event still belongs to a session depends on how long that becomes by it.
+                Clock::Sessions { max, .. } => needs_ends |= max.is_some(),
                 Clock::OnChange(sources) => sources.iter().for_each(|source| match *source {
                     Source::Value { offset, .. } => both(offset),
                     Source::Hold {

@@ -1,0 +1,212 @@
+//! Live runs: throughput at several sizes of a push against a run in one go, the time that one push takes, and what a long window costs.
+//!
+//! `cargo bench -p tilt --features bench --bench live -- [filter]`. One thread; every figure is of a push and a take. A line is cut short after a second or so:
+//! what is measured is the rate.
+
+use std::{
+    collections::BTreeMap,
+    hint::black_box,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tilt::{
+    Compiled, Query, RunOptions,
+    arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray},
+    data::{Column, SnapshotBuffer, Spans, Timeline},
+    ir::{DType, Input, SpanRule, Unit},
+};
+
+const ROWS: usize = 1 << 20;
+const PUSHES: [usize; 7] = [1, 10, 100, 1_000, 10_000, 100_000, 1 << 20];
+const LIMIT: Duration = Duration::from_secs(1);
+
+const APPS: [(&str, &str); 9] = [
+    ("trend", include_str!("../tests/apps/trend.tilt")),
+    ("rsi", include_str!("../tests/apps/rsi.tilt")),
+    ("normalize", include_str!("../tests/apps/normalize.tilt")),
+    ("impute", include_str!("../tests/apps/impute.tilt")),
+    ("resample", include_str!("../tests/apps/resample.tilt")),
+    (
+        "pan_tompkins",
+        include_str!("../tests/apps/pan_tompkins.tilt"),
+    ),
+    ("vibration", include_str!("../tests/apps/vibration.tilt")),
+    ("fraud", include_str!("../tests/apps/fraud.tilt")),
+    ("yahoo", include_str!("../tests/apps/ysb.tilt")),
+];
+
+/// Values that look random and are the same in every run.
+fn values(rows: usize) -> impl Iterator<Item = u64> {
+    let mut state = 88_172_645_463_325_252_u64;
+    (0..rows).map(move |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    })
+}
+
+fn column(name: &str, dtype: &DType, rows: usize) -> Column {
+    let array: ArrayRef = match dtype {
+        DType::Utf8 => {
+            let words = values(rows).map(|v| ["view", "click", "purchase"][(v % 3) as usize]);
+            Arc::new(StringArray::from_iter_values(words))
+        }
+        DType::Int(_) => {
+            let numbers = values(rows).map(|v| (v % 1000) as i64);
+            Arc::new(Int64Array::from_iter_values(numbers))
+        }
+        _ => {
+            let numbers = values(rows).map(|v| (v >> 11) as f64 / (1u64 << 53) as f64 - 0.5);
+            Arc::new(Float64Array::from_iter_values(numbers))
+        }
+    };
+    Column::new(name, array)
+}
+
+/// Samples of the declared period, or a point every ten ticks.
+fn rows_of(input: &Input, unit: Unit, rows: usize) -> SnapshotBuffer {
+    let timeline = match (input.span, input.period) {
+        (SpanRule::Fixed(length), Some(period)) => {
+            Timeline::regular(period, period, rows, Spans::Fixed(length))
+        }
+        _ => {
+            let stamps: Vec<i64> = (1..=rows as i64).map(|i| 10 * i).collect();
+            Timeline::explicit(stamps.into(), Spans::Fixed(1))
+        }
+    };
+    let buffer = match &input.dtype {
+        DType::Record(fields) => {
+            let columns = fields.iter().map(|f| column(&f.name, &f.dtype, rows));
+            SnapshotBuffer::record(timeline, columns.collect(), None, unit)
+        }
+        dtype => SnapshotBuffer::scalar(timeline, column(&input.name, dtype, rows), unit),
+    };
+    buffer.expect("as many rows")
+}
+
+/// A query of one input, and its rows.
+struct Work {
+    compiled: Compiled,
+    input: String,
+    rows: SnapshotBuffer,
+    options: RunOptions,
+}
+
+impl Work {
+    fn new(text: &str, rows: usize) -> Self {
+        let query = Query::parse(text).unwrap_or_else(|error| panic!("{error}"));
+        let compiled = query.compile().expect("compiles");
+        let program = compiled.program();
+        let (_, input) = program.inputs().next().expect("an input");
+        Self {
+            input: input.name.clone(),
+            rows: rows_of(input, program.unit, rows),
+            options: RunOptions::default().threads(1),
+            compiled,
+        }
+    }
+
+    /// Nanoseconds a row, in one go: the best of three.
+    fn batch(&self) -> f64 {
+        let inputs = BTreeMap::from([(self.input.clone(), self.rows.clone())]);
+        let run = || {
+            let begun = Instant::now();
+            black_box(self.compiled.run(&inputs, &self.options).expect("runs"));
+            begun.elapsed().as_nanos() as f64 / self.rows.len() as f64
+        };
+        (0..3).map(|_| run()).fold(f64::INFINITY, f64::min)
+    }
+
+    /// How long each push of so many rows takes, in nanoseconds, after the first `warm` rows.
+    fn pushes(&self, size: usize, warm: usize) -> Vec<f64> {
+        let mut live = self.compiled.live(&self.options).expect("a live run");
+        let mut push = |from: usize, len: usize| {
+            let rows = self.rows.slice(from, len);
+            let begun = Instant::now();
+            live.push(&self.input, &rows).expect("in order");
+            black_box(live.take().expect("runs"));
+            begun.elapsed().as_nanos() as f64
+        };
+        if warm > 0 {
+            push(0, warm);
+        }
+        let begun = Instant::now();
+        let mut times = Vec::new();
+        let mut at = warm;
+        while at < self.rows.len() && begun.elapsed() < LIMIT {
+            let len = size.min(self.rows.len() - at);
+            times.push(push(at, len));
+            at += len;
+        }
+        times
+    }
+}
+
+/// The value below which a share of the others is.
+fn quantile(times: &mut [f64], share: f64) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[((times.len() - 1) as f64 * share) as usize]
+}
+
+fn throughput(name: &str, text: &str) {
+    let work = Work::new(text, ROWS);
+    let batch = work.batch();
+    print!("{name:<14}{batch:>8.2}");
+    for size in PUSHES {
+        // Windows are full when a small push is measured.
+        let warm = if size < 100_000 { ROWS / 16 } else { 0 };
+        let times = work.pushes(size, warm);
+        let rows = (times.len() * size).min(ROWS - warm);
+        let nanos = times.iter().sum::<f64>() / rows as f64;
+        print!("{:>9.4}", batch / nanos);
+    }
+    println!();
+}
+
+fn latency(name: &str, text: &str) {
+    let work = Work::new(text, ROWS / 4);
+    print!("{name:<14}");
+    for size in [1, 10, 100] {
+        let mut times = work.pushes(size, ROWS / 16);
+        let (half, most) = (quantile(&mut times, 0.5), quantile(&mut times, 0.99));
+        print!("{:>9.1}{:>9.1}", half / 1000.0, most / 1000.0);
+    }
+    println!();
+}
+
+fn window(length: usize) {
+    let text = format!(
+        "query q unit tick {{ input ~x: f64 fixed 1 period 1 ~y[t] = reduce mean ~x[t-{length}:t] output ~y }}"
+    );
+    let work = Work::new(&text, length + ROWS / 16);
+    let mut times = work.pushes(100, length);
+    println!("{length:<14}{:>9.1}", quantile(&mut times, 0.5) / 1000.0);
+}
+
+fn main() {
+    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
+    let wanted = |name: &str| {
+        filter
+            .as_ref()
+            .is_none_or(|filter| name.contains(filter.as_str()))
+    };
+    println!("throughput: ns a row in one go, and the rate of pushes of so many rows against it");
+    print!("{:<14}{:>8}", "", "batch");
+    PUSHES.iter().for_each(|size| print!("{size:>9}"));
+    println!();
+    for (name, text) in APPS.iter().filter(|(name, _)| wanted(name)) {
+        throughput(name, text);
+    }
+    println!("\nµs of a push and a take, half of them and 99 % of them, for 1, 10 and 100 rows");
+    for (name, text) in APPS.iter().filter(|(name, _)| wanted(name)) {
+        latency(name, text);
+    }
+    if wanted("window") {
+        println!("\nµs of a push of 100 rows with a window of so many");
+        for length in [100, 1_000, 10_000, 100_000, 1_000_000] {
+            window(length);
+        }
+    }
+}
