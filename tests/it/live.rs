@@ -90,7 +90,8 @@ fn pushed(
                         Some(come) => come.saturating_sub(*ticks),
                     };
                 let certain = lookaheads.iter().map(certain).min();
-                assert_eq!(Some(live.until()), certain, "{steps:?}");
+                // Lineage is sound but not tight: what goes on in steps may be certain before it says so.
+                assert!(Some(live.until()) >= certain, "{certain:?} {steps:?}");
             }
             Ok::<(), Box<Error>>(())
         };

@@ -35,9 +35,11 @@ pub(super) fn reads(plan: &Plan, stage: &Stage) -> Option<Vec<(StreamId, Read)>>
         } => {
             found.insert((*twin, Read::Rows { back: 0, ahead: 0 }));
         }
-        Domain::Merge { groups, .. } => {
-            for group in groups {
-                let read = chosen(group)?;
+        Domain::Merge {
+            groups, required, ..
+        } => {
+            for (group, required) in groups.iter().zip(required) {
+                let read = chosen(group, *required)?;
                 found.extend(group.streams().iter().map(|stream| (*stream, read)));
             }
         }
@@ -162,7 +164,9 @@ fn located(plan: &Plan, stage: &Stage, locate: usize) -> Option<Read> {
         Locate::Range { range, .. } => ranged(plan, stage, &stage.ranges[*range]),
         Locate::OwnActive { offset } | Locate::OwnEnded { offset, .. } => at(*offset),
         Locate::Choice(number) => match &stage.domain {
-            Domain::Merge { groups, .. } => chosen(&groups[*number]),
+            Domain::Merge {
+                groups, required, ..
+            } => chosen(&groups[*number], required[*number]),
             _ => None,
         },
     }
@@ -206,15 +210,17 @@ fn ranged(plan: &Plan, stage: &Stage, range: &RangePlan) -> Option<Read> {
     }
 }
 
-/// What a group of a merge reads: what it chose last begins or ends with an event, and ends when the next one begins, a tick ahead.
-fn chosen(group: &GroupPlan) -> Option<Read> {
-    let (lo, hi) = match *group {
-        GroupPlan::Value { offset, .. } | GroupPlan::Hold { offset, .. } => (offset, offset),
-        GroupPlan::Window { lo, hi, .. } => (lo, hi),
+/// What a group of a merge reads: what it chose last begins or ends with an event. Without a value of one that is not required an event goes on
+/// until the next value begins, and what is held or in a window changes with the next event: a tick ahead.
+fn chosen(group: &GroupPlan, required: bool) -> Option<Read> {
+    let (lo, hi, next) = match *group {
+        GroupPlan::Value { offset, .. } => (offset, offset, i64::from(!required)),
+        GroupPlan::Hold { offset, .. } => (offset, offset, 1),
+        GroupPlan::Window { lo, hi, .. } => (lo, hi, 1),
     };
     Some(Read::Last {
         back: lo.checked_neg()?,
-        ahead: hi.checked_add(1)?,
+        ahead: hi.checked_add(next)?,
     })
 }
 
