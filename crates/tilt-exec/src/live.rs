@@ -384,9 +384,14 @@ impl Live {
         self.inputs.iter().all(|input| input.is_exhausted)
     }
 
-    /// Whether no event that is still to come can move the start of the run.
+    /// Whether no event that is still to come can move the start of the run, or nothing depends on it.
     fn knows_start(&self) -> bool {
-        if self.options.span.is_some() || self.start.is_some() || !self.limits.minds_start {
+        !self.limits.minds_start || self.has_start()
+    }
+
+    /// Whether no event that is still to come can move the start of the run.
+    fn has_start(&self) -> bool {
+        if self.options.span.is_some() || self.start.is_some() {
             return true;
         }
         let first = self.hull().map(|hull| hull.start);

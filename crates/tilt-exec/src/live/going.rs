@@ -118,7 +118,8 @@ impl Live {
         {
             return Ok(());
         }
-        let Some(span) = self.span() else {
+        // Cells are counted from the start of the run, whether or not results depend on it.
+        let Some(span) = self.span().filter(|_| self.has_start()) else {
             self.going = Going::Unknown;
             return Ok(());
         };
