@@ -135,12 +135,14 @@ mod tests {
     #[test]
     fn every_loop_is_in_one_of_about_equal_parts() {
         let body = |instructions: usize| {
-            let more: String = (1..instructions)
-                .map(|i| format!("%{i} = add %{}, %0\n", i - 1))
+            let more: Vec<String> = (1..instructions)
+                .map(|i| format!("%{i} = add %{}, %0", i - 1))
                 .collect();
+            let more = more.join("\n");
             let last = instructions - 1;
-            let text =
-                format!("loop f lanes 8 {{ access x: f64 row\n%0 = load x\n{more}store %{last} }}");
+            let text = format!(
+                "loop f lanes 8 {{ access x: f64 row\n%0 = load x\n{more}\nstore %{last} }}"
+            );
             lir::parse(&text).expect("a loop")
         };
         let loops: Vec<Loop> = [40, 2, 30, 3, 60, 1].map(body).to_vec();
