@@ -1,7 +1,9 @@
 //! Live runs: throughput at several sizes of a push against a run in one go, the time that one push takes, and what a long window costs.
 //!
-//! `cargo bench -p tilt --features bench --bench live -- [filter]`. One thread; every figure is of a push and a take. A line is cut short after a second or so:
-//! what is measured is the rate.
+//! `cargo bench -p tilt --features bench --bench live -- [filter]`. One thread; every figure is of a push and a take. A line is cut short after a second or so.
+//!
+//! Both sides of a ratio are the time that the processor worked for the process, over many runs or pushes: others on the machine do not count, and pushes that complete a cell
+//! count as well as those that do not. Where a single push has all rows the ratio should be one, so it tells how far to trust the others.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +21,23 @@ use tilt::{
 
 const ROWS: usize = 1 << 20;
 const PUSHES: [usize; 7] = [1, 10, 100, 1_000, 10_000, 100_000, 1 << 20];
-const LIMIT: Duration = Duration::from_secs(1);
+/// How long one figure is measured, by the processor's time, of which the system counts hundredths of a second.
+const LIMIT: Duration = Duration::from_millis(400);
+
+/// How long the processor has worked for this process since `begun`.
+fn worked_since(begun: Duration) -> Duration {
+    worked().saturating_sub(begun)
+}
+
+/// How long the processor has worked for this process.
+fn worked() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("a Linux machine");
+    // The name, in parentheses, may have spaces; user and system time are the 14th and 15th field.
+    let rest = stat.rsplit(')').next().unwrap_or_default();
+    let fields = rest.split_whitespace().skip(11).take(2);
+    let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
+    Duration::from_millis(10 * ticks)
+}
 
 const APPS: [(&str, &str); 9] = [
     ("trend", include_str!("../tests/apps/trend.tilt")),
@@ -67,14 +85,11 @@ fn column(name: &str, dtype: &DType, rows: usize) -> Column {
 
 /// Samples of the declared period, or a point every ten ticks.
 fn rows_of(input: &Input, unit: Unit, rows: usize) -> SnapshotBuffer {
-    let timeline = match (input.span, input.period) {
-        (SpanRule::Fixed(length), Some(period)) => {
-            Timeline::regular(period, period, rows, Spans::Fixed(length))
-        }
-        _ => {
-            let stamps: Vec<i64> = (1..=rows as i64).map(|i| 10 * i).collect();
-            Timeline::explicit(stamps.into(), Spans::Fixed(1))
-        }
+    let timeline = if let (SpanRule::Fixed(length), Some(period)) = (input.span, input.period) {
+        Timeline::regular(period, period, rows, Spans::Fixed(length))
+    } else {
+        let stamps: Vec<i64> = (1..=rows as i64).map(|i| 10 * i).collect();
+        Timeline::explicit(stamps.into(), Spans::Fixed(1))
     };
     let buffer = match &input.dtype {
         DType::Record(fields) => {
@@ -108,15 +123,45 @@ impl Work {
         }
     }
 
-    /// Nanoseconds a row, in one go: the best of three.
+    /// Nanoseconds a row, in one go.
     fn batch(&self) -> f64 {
         let inputs = BTreeMap::from([(self.input.clone(), self.rows.clone())]);
-        let run = || {
-            let begun = Instant::now();
-            black_box(self.compiled.run(&inputs, &self.options).expect("runs"));
-            begun.elapsed().as_nanos() as f64 / self.rows.len() as f64
-        };
-        (0..3).map(|_| run()).fold(f64::INFINITY, f64::min)
+        let run = || black_box(self.compiled.run(&inputs, &self.options).expect("runs"));
+        run();
+        let (begun, mut runs) = (worked(), 0);
+        while worked_since(begun) < LIMIT {
+            run();
+            runs += 1;
+        }
+        worked_since(begun).as_nanos() as f64 / (runs * self.rows.len()) as f64
+    }
+
+    /// Nanoseconds a row, in pushes of so many after the first `warm` rows.
+    fn pushed(&self, size: usize, warm: usize) -> f64 {
+        let (mut took, mut rows) = (Duration::ZERO, 0);
+        while took < LIMIT {
+            let mut live = self.compiled.live(&self.options).expect("a live run");
+            let mut push = |from: usize, len: usize| {
+                let rows = self.rows.slice(from, len);
+                live.push(&self.input, &rows).expect("in order");
+                black_box(live.take().expect("runs"));
+            };
+            if warm > 0 {
+                push(0, warm);
+            }
+            let (begun, mut at) = (worked(), warm);
+            while at < self.rows.len() && took + worked_since(begun) < LIMIT {
+                // The clock is coarse, and asking for it is not free.
+                for _ in 0..(1_000 / size).max(1) {
+                    let len = size.min(self.rows.len() - at);
+                    push(at, len);
+                    at += len;
+                    rows += len;
+                }
+            }
+            took += worked_since(begun);
+        }
+        took.as_nanos() as f64 / rows as f64
     }
 
     /// How long each push of so many rows takes, in nanoseconds, after the first `warm` rows.
@@ -157,9 +202,7 @@ fn throughput(name: &str, text: &str) {
     for size in PUSHES {
         // Windows are full when a small push is measured.
         let warm = if size < 100_000 { ROWS / 16 } else { 0 };
-        let times = work.pushes(size, warm);
-        let rows = (times.len() * size).min(ROWS - warm);
-        let nanos = times.iter().sum::<f64>() / rows as f64;
+        let nanos = work.pushed(size, warm);
         print!("{:>9.4}", batch / nanos);
     }
     println!();
@@ -194,7 +237,9 @@ fn main() {
     };
     println!("throughput: ns a row in one go, and the rate of pushes of so many rows against it");
     print!("{:<14}{:>8}", "", "batch");
-    PUSHES.iter().for_each(|size| print!("{size:>9}"));
+    for size in PUSHES {
+        print!("{size:>9}");
+    }
     println!();
     for (name, text) in APPS.iter().filter(|(name, _)| wanted(name)) {
         throughput(name, text);

@@ -46,8 +46,8 @@
 //! |---|---|
 //! | `options` | what a session is told at its start |
 //! | `session` | `Session`: from rows to results |
-//! | `port` | an input: what is late, what is released |
-//! | `row`, `edges` | rows that wait; events whose end comes later |
+//! | `port` | an input: what is late, what goes on to the run |
+//! | `queue`, `row`, `edges` | rows that wait; events whose end comes later |
 //! | `late`, `status` | late rows as a batch; what a session can tell about itself |
 //! | `changes` | results that are revised |
 //! | `checkpoint`, `bytes` | sessions as bytes |
@@ -60,6 +60,7 @@ mod error;
 mod late;
 mod options;
 mod port;
+mod queue;
 mod row;
 mod session;
 mod status;
