@@ -73,6 +73,9 @@ enum Scans {
     Columns(Columns),
 }
 
+// SAFETY: addresses that scans hold are those of a chunk's memory, and the next chunk sets them before anybody follows one.
+unsafe impl Send for Kept {}
+
 impl Kept {
     /// The first positions of the source, a multiple of eight, are there no longer. Nothing asks for them any more.
     pub(crate) fn forget(&mut self, positions: usize) {

@@ -401,6 +401,7 @@ impl Steps {
             age: None,
             open: !last,
         };
+        let mut begins = i64::MAX;
         let number_of_line = self.streams[&stage.stream].line;
         let line = &mut self.lines[number_of_line];
         let steps = &mut self.stages[number];
@@ -424,13 +425,17 @@ impl Steps {
                 required,
                 twin: None,
             } => {
+                let cut = of_one_length(groups, series);
+                let series = cut.as_ref().unwrap_or(series);
                 if until > steps.until {
                     let within = Some(Span::new(steps.until, until));
-                    let merged = match of_one_length(groups, series) {
-                        None => piece.merged(groups, required, series, within),
-                        Some(series) => piece.merged(groups, required, &series, within),
-                    };
-                    line.append(&merged);
+                    line.append(&piece.merged(groups, required, series, within));
+                }
+                // An event that has begun is told when it ends.
+                if steps.is_read {
+                    let within = Some(Span::new(until, i64::MAX));
+                    let begun = piece.merged(groups, required, series, within);
+                    begins = begun.starts.into_iter().min().unwrap_or(i64::MAX);
                 }
                 axes[number_of_line] = Some(line.axis());
             }
@@ -440,12 +445,14 @@ impl Steps {
         let axis = Arc::clone(axis.expect("the root of a line comes first"));
         // No row that is still to come starts before the rows of the line can, or before the next one that is known.
         let bound = match stage.domain {
-            Domain::Merge { twin: None, .. } => until,
+            Domain::Merge { twin: None, .. } => until.min(begins),
             Domain::Grid { .. } => i64::MAX,
             _ => self.streams[&line.root].covered,
         };
         // What is told up to an instant is all that ends there.
-        until = until.min(bound);
+        if !matches!(stage.domain, Domain::Merge { twin: None, .. }) {
+            until = until.min(bound);
+        }
         let first = self.streams[&stage.stream].rows;
         let mut rows = axis.timeline.ends_until(until).max(first);
         if most < rows {

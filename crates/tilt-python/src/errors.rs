@@ -110,7 +110,7 @@ pub(crate) fn run_error(error: &tilt::Error) -> PyErr {
         Run(RunError::Data(rows)) => rows_error(rows),
         Run(RunError::Buffer(_)) => schema_error(error, None, None),
         Run(RunError::Internal(_)) | Internal(_) => InternalError::new_err(error.to_string()),
-        Cancelled { .. } | Memory { .. } | Run(RunError::Stopped) => {
+        Cancelled { .. } | Memory { .. } | Live(_) | Run(RunError::Stopped) => {
             TiltError::new_err(arguments(error, None, None))
         }
         Whole { .. } => WholeError::new_err(arguments(error, None, None)),

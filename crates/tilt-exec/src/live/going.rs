@@ -52,6 +52,8 @@ impl Live {
             self.begin_steps()?;
         }
         let is_last = self.is_exhausted();
+        let certain = self.furthest(i64::MAX)?;
+        let is_open = self.inputs.iter().any(Arriving::is_open);
         let Some(span) = self.span() else {
             return Ok(None);
         };
@@ -67,21 +69,24 @@ impl Live {
         let reached = Reached {
             end: span.end,
             certain: match self.limits.minds_end {
+                // An event without an end may end with the run.
+                _ if is_open => span.end.saturating_sub(1),
                 MindsEnd::Never => i64::MAX,
                 MindsEnd::Cells(period) => span.end.saturating_add(period - 1),
                 MindsEnd::Near => span.end,
             },
             last: is_last,
         };
-        let Ok(series) = running.steps.step(&arrived, reached) else {
-            // Whatever it is, the run of a part settles it.
-            self.going = Going::Parts;
-            return Ok(None);
-        };
+        let series = running.steps.step(&arrived, reached);
         let until = if is_last {
             i64::MAX
         } else {
             running.steps.until()
+        };
+        let Some(series) = series.ok().filter(|_| certain.is_none_or(|t| t <= until)) else {
+            // Whatever steps cannot settle, or not as early, the run of a part does.
+            self.going = Going::Parts;
+            return Ok(None);
         };
         let program = &self.query.inner.program;
         let output = running.steps.assemble(program, &series);
