@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from tilt.durations import Instant
-    from tilt.plans import Picture
     from tilt.streams import Stream
     from tilt.table import Table
 
