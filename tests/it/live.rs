@@ -14,8 +14,8 @@ use tilt::{
 };
 
 use crate::{
-    generate::{self, Choices, Scope, buffers},
-    properties::{BASES, choices, config, key_the_records},
+    generate::{self, buffers},
+    properties::{choices, config, maybe_keyed},
     streams::until_next,
     text::{format_events, format_inputs},
 };
@@ -188,18 +188,7 @@ proptest! {
 
     #[test]
     fn rows_that_are_pushed_give_what_a_run_in_one_go_gives(choices in choices()) {
-        let (mut of_program, mut of_data) = (Choices::new(&choices), Choices::reversed(&choices));
-        let mut program = generate::program(&mut of_program, Scope { instants: true });
-        let base = BASES[of_data.below(BASES.len())];
-        let inputs = generate::inputs(&mut of_data, &program, base);
-        let mut state = choices.iter().fold(1u64, |state, c| state.wrapping_mul(31).wrapping_add(u64::from(*c)));
-        let mut roll = |below: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % below.max(1)
-        };
-        if roll(4) == 0 {
-            key_the_records(&mut program);
-        }
+        let (program, inputs, mut roll) = maybe_keyed(&choices);
         let hull = interp::hull(&inputs);
         let (span, part, end) = match (roll(5), hull) {
             (0, Some(hull)) => (Some(Span::new(hull.start - 3, hull.end + 5)), None, None),

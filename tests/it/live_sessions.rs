@@ -16,8 +16,8 @@ use tilt::{
 };
 
 use crate::{
-    generate::{self, Choices, Scope, buffers},
-    properties::{BASES, choices, config, key_the_records},
+    generate::{self, buffers},
+    properties::{choices, config, maybe_keyed},
     text::format_inputs,
 };
 
@@ -331,18 +331,7 @@ proptest! {
 
     #[test]
     fn rows_in_any_order_give_what_a_run_in_one_go_gives(choices in choices()) {
-        let (mut of_program, mut of_data) = (Choices::new(&choices), Choices::reversed(&choices));
-        let mut program = generate::program(&mut of_program, Scope { instants: true });
-        let base = BASES[of_data.below(BASES.len())];
-        let inputs = generate::inputs(&mut of_data, &program, base);
-        let mut state = choices.iter().fold(1u64, |state, c| state.wrapping_mul(31).wrapping_add(u64::from(*c)));
-        let mut roll = |below: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % below.max(1)
-        };
-        if roll(4) == 0 {
-            key_the_records(&mut program);
-        }
+        let (program, inputs, mut roll) = maybe_keyed(&choices);
         let arrays = buffers(&program, &inputs);
         let rows = program.inputs().map(|(_, input)| (input.name.clone(), rows_of(input, &arrays[&input.name])));
         let rows: BTreeMap<String, RecordBatch> = rows.collect();

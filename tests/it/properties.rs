@@ -390,6 +390,26 @@ fn furthest(from: i64, ticks: i64, skips: u64, mut ends: Vec<i64>) -> i64 {
     best
 }
 
+/// A program, keyed in one case of four, its inputs, and random numbers below a bound.
+pub(crate) fn maybe_keyed(choices: &[u16]) -> (Program, Inputs, impl FnMut(usize) -> usize) {
+    let (mut of_program, mut of_data) = (Choices::new(choices), Choices::reversed(choices));
+    let mut program = generate::program(&mut of_program, ANYTHING);
+    let base = BASES[of_data.below(BASES.len())];
+    let inputs = generate::inputs(&mut of_data, &program, base);
+    let fold = |state: u64, c: &u16| state.wrapping_mul(31).wrapping_add(u64::from(*c));
+    let mut state = choices.iter().fold(1, fold);
+    let mut roll = move |below: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below.max(1)
+    };
+    if roll(4) == 0 {
+        key_the_records(&mut program);
+    }
+    (program, inputs, roll)
+}
+
 /// Gives every record input the key `b`; returns their names.
 pub(crate) fn key_the_records(program: &mut Program) -> Vec<String> {
     let mut names = Vec::new();

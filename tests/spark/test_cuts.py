@@ -147,7 +147,8 @@ class Schema:
 
     @property
     def session(self) -> SparkSession:
-        raise NotImplementedError
+        message = "a query is planned without a session"
+        raise AssertionError(message)
 
     def schema(self) -> pa.Schema:
         return self.columns

@@ -8,7 +8,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use tilt_codegen::lir::{Sink, Ty};
+use tilt_codegen::lir::Sink;
 use tilt_data::SnapshotBuffer;
 use tilt_interp::Functions;
 use tilt_ir::{Program, Span, StreamId};
@@ -108,7 +108,7 @@ struct Track {
     leaves: usize,
     is_record: bool,
     is_input: bool,
-    /// Whether rows may have no event.
+    /// Whether rows may have no event; those of inputs are all events.
     nullable: bool,
     /// No row that is still to come starts before this.
     covered: i64,
@@ -150,7 +150,7 @@ impl Steps {
         prepared: &Arc<Prepared>,
         facts: &BTreeMap<StreamId, SeriesFacts>,
         inputs: &BTreeMap<StreamId, SnapshotBuffer>,
-        run: Span,
+        start: i64,
         options: &RunOptions,
     ) -> Option<Self> {
         let Prepared::Loops { plan, .. } = &**prepared else {
@@ -167,7 +167,7 @@ impl Steps {
             dictionary: Dictionary::new(program, &[]),
             functions: options.functions.clone(),
             control: Control::new(options),
-            start: run.start,
+            start,
             lines: Vec::new(),
             streams: BTreeMap::new(),
             stages: Vec::new(),
@@ -178,28 +178,23 @@ impl Steps {
             let times = Times::like(buffer.timeline(), facts.axis.regular.map(|r| r.period));
             steps.lines.push(Line::new(times, *id));
             let leaves = facts.leaves.iter();
-            let mut columns: Vec<Grown> = leaves
-                .map(|leaf| Grown::new(leaf.ty, leaf.nullable, 0))
-                .collect();
-            if facts.nullable {
-                columns.push(Grown::new(Ty::Bool, false, 0));
-            }
+            let columns = leaves.map(|leaf| Grown::new(leaf.ty, leaf.nullable, 0));
             steps.streams.insert(
                 *id,
                 Track {
                     line: steps.lines.len() - 1,
                     rows: 0,
+                    columns: columns.collect(),
                     leaves: facts.leaves.len(),
-                    columns,
-                    is_record: true,
+                    is_record: facts.is_record(),
                     is_input: true,
-                    nullable: facts.nullable,
+                    nullable: false,
                     covered: i64::MIN,
                 },
             );
         }
         for (number, stage) in plan.stages.iter().enumerate() {
-            steps.add_stage(plan, number, stage, run)?;
+            steps.add_stage(plan, number, stage)?;
             for range in &stage.ranges {
                 let line = steps.streams[&range.stream].line;
                 steps.lines[line].shows_open = false;
@@ -208,11 +203,11 @@ impl Steps {
         Some(steps)
     }
 
-    fn add_stage(&mut self, plan: &Plan, number: usize, stage: &Stage, run: Span) -> Option<()> {
+    fn add_stage(&mut self, plan: &Plan, number: usize, stage: &Stage) -> Option<()> {
         let line = match stage.domain {
             Domain::On(stream) => self.streams[&stream].line,
             Domain::Grid { period, offset } => {
-                let start = run.start.checked_sub(plan.slack?)?;
+                let start = self.start.checked_sub(plan.slack?)?;
                 let first = grid(period, offset, Span::new(start, start.checked_add(period)?));
                 let times = Times::cells(first.end(0), period);
                 self.lines.push(Line::new(times, stage.stream));
@@ -259,33 +254,26 @@ impl Steps {
         Some(())
     }
 
-    /// Takes rows of an input, all of them events or gaps that the plan knows of. False if they are not what the plan was made for.
+    /// Takes rows of an input, all of them events. False if they are not what the plan was made for.
     pub(crate) fn push(&mut self, program: &Program, id: StreamId, rows: &SnapshotBuffer) -> bool {
         let Some(track) = self.streams.get_mut(&id) else {
             return true;
         };
         let times = &mut self.lines[track.line].times;
         if times.is_replaced_by(rows.timeline()) {
-            times.take_back();
+            times.drop_last();
             track.rows -= 1;
         }
         let series = input_series(program, id, rows, &self.dictionary);
         let columns = track.columns.iter().take(track.leaves);
         let has_nulls =
             |(column, leaf): (&Grown, &Leaf)| leaf.valid.is_some() && !column.is_nullable();
-        let missing = series.present.is_some() && !track.nullable;
-        if missing || columns.zip(&series.leaves).any(has_nulls) || !times.fits(rows.timeline()) {
+        if columns.zip(&series.leaves).any(has_nulls) || !times.fits(rows.timeline()) {
             return false;
         }
         let len = times.all();
         for (column, leaf) in track.columns.iter_mut().zip(&series.leaves) {
             column.append(len, leaf);
-        }
-        if track.nullable
-            && let Some(column) = track.columns.last_mut()
-        {
-            let all = || arrow_buffer::BooleanBuffer::new_set(rows.len());
-            column.append_present(len, &series.present.unwrap_or_else(all));
         }
         times.append(rows.timeline());
         track.rows = times.all();
@@ -517,6 +505,10 @@ impl Steps {
 
     /// Forgets rows that nothing reads any more.
     fn forget(&mut self) {
+        let prepared = Arc::clone(&self.prepared);
+        let Prepared::Loops { plan, .. } = &*prepared else {
+            return;
+        };
         for line in 0..self.lines.len() {
             let times = &self.lines[line].times;
             let known = self.streams.values().filter(|track| track.line == line);
@@ -526,9 +518,6 @@ impl Steps {
             }
             let timeline = times.timeline(times.len());
             for (number, stage) in self.stages.iter().enumerate() {
-                let Prepared::Loops { plan, .. } = &*self.prepared else {
-                    continue;
-                };
                 let rows = self.streams[&plan.stages[number].stream].rows;
                 for (stream, read) in &stage.reads {
                     let source = &self.streams[stream];
@@ -554,16 +543,13 @@ impl Steps {
             if first < FORGOTTEN.max(times.all() / 2) {
                 continue;
             }
-            self.forget_rows(line, first);
+            self.forget_rows(plan, line, first);
         }
     }
 
-    fn forget_rows(&mut self, line: usize, rows: usize) {
+    fn forget_rows(&mut self, plan: &Plan, line: usize, rows: usize) {
         let all = self.lines[line].times.all();
         let root = self.lines[line].root;
-        let Prepared::Loops { plan, .. } = &*self.prepared else {
-            return;
-        };
         for stage in &plan.stages {
             let Domain::Merge {
                 groups, twin: None, ..

@@ -231,11 +231,6 @@ impl Arriving {
         }
     }
 
-    /// All rows that are held.
-    pub(crate) fn rows(&mut self) -> Result<&SnapshotBuffer, Error> {
-        self.join()
-    }
-
     /// Whether there are events that have begun besides rows.
     pub(crate) fn has_begun(&self) -> bool {
         !self.begun.is_empty()
@@ -464,7 +459,8 @@ impl Arriving {
         self.held.none()
     }
 
-    fn join(&mut self) -> Result<&SnapshotBuffer, Error> {
+    /// All rows that are held.
+    pub(crate) fn join(&mut self) -> Result<&SnapshotBuffer, Error> {
         self.held.join().map_err(|error| Error::Source {
             input: self.name.clone(),
             source: error.into(),

@@ -3,7 +3,7 @@
 //! Rows are held as for any live run, so that steps can begin at any time: at first, when rows are other than those before (irregular where they were regular, φ where there was none), and in a run
 //! that was saved. What was told before is left out.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use tilt_data::{SnapshotBuffer, Spans, TimeColumns};
 use tilt_ir::{Input, OPEN, Overlap, SpanRule, StreamId};
@@ -109,16 +109,11 @@ impl Live {
     /// Finds out whether steps can be taken, and takes what is held.
     fn begin_steps(&mut self) -> Result<(), Error> {
         self.going = Going::Parts;
-        let is_keyed = |input: &Input| input.key.is_some();
+        let inner = Arc::clone(&self.query.inner);
         let options = &self.options;
         if options.part.is_some()
             || options.backend == Backend::Interpreter
-            || self
-                .query
-                .inner
-                .program
-                .inputs()
-                .any(|(_, input)| is_keyed(input))
+            || inner.program.inputs().any(|(_, input)| input.key.is_some())
             || self.inputs.iter().any(Arriving::has_begun)
         {
             return Ok(());
@@ -129,14 +124,13 @@ impl Live {
             return Ok(());
         };
         let time = self.none()?.time_columns().clone();
-        let inner = std::sync::Arc::clone(&self.query.inner);
         let program = &inner.program;
         let (mut facts, mut held, mut ids) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         for ((id, declared), input) in program.inputs().zip(&mut self.inputs) {
-            let Some(rows) = events_of(input.rows()?) else {
+            let Some(rows) = events_of(input.join()?) else {
                 return Ok(());
             };
-            let Ok(of_rows) = facts_of(declared, &rows) else {
+            let Some(of_rows) = facts_of(declared, &rows) else {
                 return Ok(());
             };
             ids.push(id);
@@ -148,7 +142,7 @@ impl Live {
             ..self.options.clone()
         };
         let prepared = inner.prepare(&facts, options.backend).prepared;
-        let steps = Steps::new(program, &prepared, &facts, &held, span, &options);
+        let steps = Steps::new(program, &prepared, &facts, &held, span.start, &options);
         let Some(mut steps) = steps else {
             return Ok(());
         };
@@ -181,17 +175,13 @@ fn events_of(rows: &SnapshotBuffer) -> Option<SnapshotBuffer> {
 }
 
 /// What holds for rows, and may be expected of those to come.
-fn facts_of(input: &Input, rows: &SnapshotBuffer) -> Result<SeriesFacts, ()> {
-    let mut facts = SeriesFacts::of_input(input, rows).map_err(|_| ())?;
+fn facts_of(input: &Input, rows: &SnapshotBuffer) -> Option<SeriesFacts> {
+    let mut facts = SeriesFacts::of_input(input, rows).ok()?;
     facts.axis.disjoint = input.overlap == Overlap::Disjoint;
     facts.axis.ordered = facts.axis.disjoint || input.span != SpanRule::Interval;
-    let first = rows
-        .timeline()
-        .len()
-        .checked_sub(1)
-        .map(|_| rows.timeline().end(0));
+    let first = (!rows.is_empty()).then(|| rows.timeline().end(0));
     if let (Some(period), Some(_), Some(end)) = (input.period, facts.axis.length, first) {
         facts.axis.regular = Some(Regular::new(period, end));
     }
-    Ok(facts)
+    Some(facts)
 }

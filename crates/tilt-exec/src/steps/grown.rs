@@ -90,12 +90,6 @@ impl Grown {
         }
     }
 
-    /// Appends whether there is an event at each of some rows, to a column of bools.
-    pub(super) fn append_present(&mut self, len: usize, bits: &BooleanBuffer) {
-        self.reserve(len, bits.len());
-        append_bits(&self.values, len, bits);
-    }
-
     /// Where a loop writes rows from `len` on: elements in their place, bits into memory of their own, because they begin with a byte.
     pub(super) fn output(&self, len: usize, bits: &Bits) -> Output {
         Output {

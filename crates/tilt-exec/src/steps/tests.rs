@@ -151,7 +151,7 @@ fn in_steps(
         .reduce(|a, b| Span::new(a.start.min(b.start), a.end.max(b.end)))
         .expect("events");
     let options = RunOptions::default();
-    let mut steps = Steps::new(program, &prepared, &facts, buffers, run, &options)
+    let mut steps = Steps::new(program, &prepared, &facts, buffers, run.start, &options)
         .expect("a plan that goes on");
     let mut done: BTreeMap<StreamId, usize> = buffers.keys().map(|id| (*id, 0)).collect();
     let mut end = run.start;

@@ -180,7 +180,7 @@ impl Times {
         self.len += timeline.len();
     }
 
-    /// Takes the last row back, which one that comes now replaces at its own stamp.
+    /// Whether the first row of a timeline replaces the last one at its own stamp.
     pub(super) fn is_replaced_by(&self, timeline: &Timeline) -> bool {
         match &self.kind {
             Kind::UntilNext { stamps, .. } => {
@@ -193,7 +193,7 @@ impl Times {
     }
 
     /// Forgets the last row.
-    pub(super) fn take_back(&mut self) {
+    pub(super) fn drop_last(&mut self) {
         self.len -= 1;
     }
 
