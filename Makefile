@@ -7,6 +7,7 @@ SHELL := /bin/bash
 VENV := .venv/bin
 PYTHON_CODE := python tests scripts docs examples benches/python benches/spark
 FUZZ_SECONDS ?= 20
+SOAK_SECONDS ?= 3600
 
 heading = @printf '\n== %s\n' '$(1)'
 
@@ -68,6 +69,22 @@ test-spark: setup ## run the tests on Spark: a session here, a cluster of two ex
 	$(call heading,Spark tests)
 	$(VENV)/pytest tests/spark
 
+.PHONY: kill-test
+kill-test: setup ## kill runs at 200 random moments and compare what they have written with a run on all rows
+	$(call heading,Kills)
+	$(VENV)/python tests/kill/kill.py --kills 200
+
+.PHONY: test-spark-long
+test-spark-long: setup ## run the tests on Spark that take long: shipping, an older Spark, Kafka, kill -9
+	@scripts/setup spark
+	$(call heading,Long Spark tests)
+	TILT_LONG=1 $(VENV)/pytest tests/spark/test_cluster.py tests/spark/test_kafka.py tests/spark/test_killed.py
+
+.PHONY: free-threaded
+free-threaded: ## check that the extension compiles for a Python without the global lock
+	@scripts/setup system
+	cargo check -p tilt-python --config .cargo/free-threaded.toml --target-dir $${CARGO_TARGET_DIR:-target}/free-threaded
+
 .PHONY: lint
 lint: ## check formatting, lints, types, documentation, lock file and licences
 	@scripts/setup system python
@@ -94,6 +111,11 @@ format: ## format Rust and Python
 bench: ## run the benchmarks
 	@scripts/setup system python
 	cargo bench -p tilt --features bench --bench '*'
+
+.PHONY: soak
+soak: ## run a session for SOAK_SECONDS (3600) of simulated time at a million events a second, check answers, counts and memory
+	@scripts/setup system python
+	cargo run --quiet --release -p tilt --example soak -- $(SOAK_SECONDS)
 
 .PHONY: bench-report
 bench-report: ## measure the engine in full and store the table in docs/benchmarks.md

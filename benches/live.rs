@@ -1,9 +1,11 @@
-//! Live runs: throughput at several sizes of a push against a run in one go, the time that one push takes, and what a long window costs.
+//! Live runs and sessions: throughput at several sizes of a push against a run in one go, the time that one push takes, and what a long window costs.
 //!
-//! `cargo bench -p tilt --features bench --bench live -- [filter]`. One thread; every figure is of a push and a take. A line is cut short after a second or so.
+//! `cargo bench -p tilt --features bench --bench live -- [filter]`. One thread; every figure is of a push and a take, or, *collected*, of pushes and a take every 65 536 rows.
+//! A line is cut short after a second or so.
 //!
 //! Both sides of a ratio are the time that the processor worked for the process, over many runs or pushes: others on the machine do not count, and pushes that complete a cell
-//! count as well as those that do not. Where a single push has all rows the ratio should be one, so it tells how far to trust the others.
+//! count as well as those that do not. Where a single push has all rows the ratio should be one, so it tells how far to trust the others. Cutting all rows to those of a push
+//! is no part of it.
 
 use std::{
     collections::BTreeMap,
@@ -13,13 +15,18 @@ use std::{
 };
 
 use tilt::{
-    Compiled, Query, RunOptions,
-    arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray},
-    data::{Column, SnapshotBuffer, Spans, Timeline},
+    Compiled, Live, Query, RunOptions,
+    arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray},
+    data::{Column, IngressOptions, Layout, SnapshotBuffer, Spans, Timeline},
     ir::{DType, Input, SpanRule, Unit},
+    live::{InputOptions, Session, SessionOptions},
 };
 
 const ROWS: usize = 1 << 20;
+/// How many keys there are.
+const KEYS: u64 = 1000;
+/// Rows that are computed together where pushes are collected.
+const COLLECTED: usize = 1 << 16;
 const PUSHES: [usize; 7] = [1, 10, 100, 1_000, 10_000, 100_000, 1 << 20];
 /// How long one figure is measured, by the processor's time, of which the system counts hundredths of a second.
 const LIMIT: Duration = Duration::from_millis(400);
@@ -65,8 +72,12 @@ fn values(rows: usize) -> impl Iterator<Item = u64> {
     })
 }
 
-fn column(name: &str, dtype: &DType, rows: usize) -> Column {
+fn column(name: &str, dtype: &DType, rows: usize, is_key: bool) -> Column {
     let array: ArrayRef = match dtype {
+        DType::Utf8 if is_key => {
+            let keys = values(rows).map(|v| format!("key {}", v % KEYS));
+            Arc::new(StringArray::from_iter_values(keys))
+        }
         DType::Utf8 => {
             let words = values(rows).map(|v| ["view", "click", "purchase"][(v % 3) as usize]);
             Arc::new(StringArray::from_iter_values(words))
@@ -93,10 +104,13 @@ fn rows_of(input: &Input, unit: Unit, rows: usize) -> SnapshotBuffer {
     };
     let buffer = match &input.dtype {
         DType::Record(fields) => {
-            let columns = fields.iter().map(|f| column(&f.name, &f.dtype, rows));
+            let is_key = |name: &str| input.key.as_deref() == Some(name);
+            let columns = fields
+                .iter()
+                .map(|f| column(&f.name, &f.dtype, rows, is_key(&f.name)));
             SnapshotBuffer::record(timeline, columns.collect(), None, unit)
         }
-        dtype => SnapshotBuffer::scalar(timeline, column(&input.name, dtype, rows), unit),
+        dtype => SnapshotBuffer::scalar(timeline, column(&input.name, dtype, rows, false), unit),
     };
     buffer.expect("as many rows")
 }
@@ -106,7 +120,70 @@ struct Work {
     compiled: Compiled,
     input: String,
     rows: SnapshotBuffer,
+    batch: RecordBatch,
     options: RunOptions,
+}
+
+/// What is fed.
+#[derive(Clone, Copy, PartialEq)]
+enum Layer {
+    /// A live run, with rows in order.
+    Live,
+    /// A session, with record batches.
+    Session,
+}
+
+/// Something that rows are pushed to.
+enum Fed<'w> {
+    Live {
+        live: Box<Live>,
+        work: &'w Work,
+        /// Rows since results were taken, and how many there are before they are.
+        waiting: usize,
+        collected: usize,
+    },
+    Session(Box<Session>, &'w Work),
+}
+
+/// Rows of a push, cut before the clock runs.
+enum Cut {
+    Rows(SnapshotBuffer),
+    Batch(RecordBatch),
+}
+
+impl Fed<'_> {
+    fn cut(&self, from: usize, len: usize) -> Cut {
+        match self {
+            Self::Live { work, .. } => Cut::Rows(work.rows.slice(from, len)),
+            Self::Session(_, work) => Cut::Batch(work.batch.slice(from, len)),
+        }
+    }
+
+    fn push(&mut self, cut: &Cut) {
+        match (self, cut) {
+            (
+                Self::Live {
+                    live,
+                    work,
+                    waiting,
+                    collected,
+                },
+                Cut::Rows(rows),
+            ) => {
+                live.push(&work.input, rows).expect("in order");
+                *waiting += rows.len();
+                if *waiting >= *collected {
+                    *waiting = 0;
+                    black_box(live.take().expect("runs"));
+                }
+            }
+            (Self::Session(session, work), Cut::Batch(batch)) => {
+                session.push(&work.input, batch).expect("in order");
+                black_box(session.take().expect("runs"));
+            }
+            _ => unreachable!("rows of the same layer"),
+        }
+    }
 }
 
 impl Work {
@@ -115,11 +192,34 @@ impl Work {
         let compiled = query.compile().expect("compiles");
         let program = compiled.program();
         let (_, input) = program.inputs().next().expect("an input");
+        let rows = rows_of(input, program.unit, rows);
         Self {
             input: input.name.clone(),
-            rows: rows_of(input, program.unit, rows),
+            batch: rows.to_record_batch(Layout::AsGiven).expect("rows"),
+            rows,
             options: RunOptions::default().threads(1),
             compiled,
+        }
+    }
+
+    /// Begins a run, of which as many rows are computed together.
+    fn feed(&self, layer: Layer, collected: usize) -> Fed<'_> {
+        match layer {
+            Layer::Live => Fed::Live {
+                live: Box::new(self.compiled.live(&self.options).expect("a live run")),
+                work: self,
+                waiting: 0,
+                collected,
+            },
+            Layer::Session => {
+                let input = InputOptions::new(IngressOptions::stamp("time"));
+                let options = SessionOptions::new()
+                    .run(self.options.clone())
+                    .max_batch(collected)
+                    .input(&self.input, input);
+                let session = Session::new(&self.compiled, options);
+                Fed::Session(Box::new(session.expect("a session")), self)
+            }
         }
     }
 
@@ -136,25 +236,40 @@ impl Work {
         worked_since(begun).as_nanos() as f64 / (runs * self.rows.len()) as f64
     }
 
-    /// Nanoseconds a row, in pushes of so many after the first `warm` rows.
-    fn pushed(&self, size: usize, warm: usize) -> f64 {
+    /// Nanoseconds a row, in pushes of so many after the first `warm` rows, and what it takes to cut them left out.
+    fn pushed(&self, layer: Layer, size: usize, warm: usize, collected: usize) -> f64 {
+        let fed = || self.feed(layer, collected);
+        let with = self.nanos(LIMIT, size, warm, fed, |fed, cut| fed.push(&cut));
+        let without = self.nanos(LIMIT / 4, size, warm, fed, |_, cut| drop(black_box(cut)));
+        (with - without).max(0.0)
+    }
+
+    fn nanos<'w>(
+        &'w self,
+        limit: Duration,
+        size: usize,
+        warm: usize,
+        feed: impl Fn() -> Fed<'w>,
+        use_rows: impl Fn(&mut Fed, Cut),
+    ) -> f64 {
         let (mut took, mut rows) = (Duration::ZERO, 0);
-        while took < LIMIT {
-            let mut live = self.compiled.live(&self.options).expect("a live run");
-            let mut push = |from: usize, len: usize| {
-                let rows = self.rows.slice(from, len);
-                live.push(&self.input, &rows).expect("in order");
-                black_box(live.take().expect("runs"));
-            };
+        let all = Instant::now();
+        while took < limit && all.elapsed() < 3 * limit {
+            let mut fed = feed();
             if warm > 0 {
-                push(0, warm);
+                let cut = fed.cut(0, warm);
+                use_rows(&mut fed, cut);
             }
-            let (begun, mut at) = (worked(), warm);
-            while at < self.rows.len() && took + worked_since(begun) < LIMIT {
-                // The clock is coarse, and asking for it is not free.
-                for _ in 0..(1_000 / size).max(1) {
+            // Asking how long the processor worked costs as much as many pushes.
+            let (begun, clock, mut at) = (worked(), Instant::now(), warm);
+            while at < self.rows.len() && took + clock.elapsed() < limit {
+                for _ in 0..16 {
                     let len = size.min(self.rows.len() - at);
-                    push(at, len);
+                    if len == 0 {
+                        break;
+                    }
+                    let cut = fed.cut(at, len);
+                    use_rows(&mut fed, cut);
                     at += len;
                     rows += len;
                 }
@@ -165,13 +280,12 @@ impl Work {
     }
 
     /// How long each push of so many rows takes, in nanoseconds, after the first `warm` rows.
-    fn pushes(&self, size: usize, warm: usize) -> Vec<f64> {
-        let mut live = self.compiled.live(&self.options).expect("a live run");
+    fn pushes(&self, layer: Layer, size: usize, warm: usize) -> Vec<f64> {
+        let mut fed = self.feed(layer, 0);
         let mut push = |from: usize, len: usize| {
-            let rows = self.rows.slice(from, len);
+            let rows = fed.cut(from, len);
             let begun = Instant::now();
-            live.push(&self.input, &rows).expect("in order");
-            black_box(live.take().expect("runs"));
+            fed.push(&rows);
             begun.elapsed().as_nanos() as f64
         };
         if warm > 0 {
@@ -195,24 +309,24 @@ fn quantile(times: &mut [f64], share: f64) -> f64 {
     times[((times.len() - 1) as f64 * share) as usize]
 }
 
-fn throughput(name: &str, text: &str) {
+fn throughput(name: &str, text: &str, layer: Layer, collected: usize) {
     let work = Work::new(text, ROWS);
     let batch = work.batch();
     print!("{name:<14}{batch:>8.2}");
     for size in PUSHES {
         // Windows are full when a small push is measured.
         let warm = if size < 100_000 { ROWS / 16 } else { 0 };
-        let nanos = work.pushed(size, warm);
+        let nanos = work.pushed(layer, size, warm, collected);
         print!("{:>9.4}", batch / nanos);
     }
     println!();
 }
 
-fn latency(name: &str, text: &str) {
+fn latency(name: &str, text: &str, layer: Layer) {
     let work = Work::new(text, ROWS / 4);
     print!("{name:<14}");
     for size in [1, 10, 100] {
-        let mut times = work.pushes(size, ROWS / 16);
+        let mut times = work.pushes(layer, size, ROWS / 16);
         let (half, most) = (quantile(&mut times, 0.5), quantile(&mut times, 0.99));
         print!("{:>9.1}{:>9.1}", half / 1000.0, most / 1000.0);
     }
@@ -224,29 +338,53 @@ fn window(length: usize) {
         "query q unit tick {{ input ~x: f64 fixed 1 period 1 ~y[t] = reduce mean ~x[t-{length}:t] output ~y }}"
     );
     let work = Work::new(&text, length + ROWS / 16);
-    let mut times = work.pushes(100, length);
+    let mut times = work.pushes(Layer::Live, 100, length);
     println!("{length:<14}{:>9.1}", quantile(&mut times, 0.5) / 1000.0);
 }
 
 fn main() {
     let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
     let wanted = |name: &str| {
-        filter
-            .as_ref()
-            .is_none_or(|filter| name.contains(filter.as_str()))
+        let filter = filter.as_ref();
+        filter.is_none_or(|filter| name.contains(filter.as_str()))
     };
-    println!("throughput: ns a row in one go, and the rate of pushes of so many rows against it");
-    print!("{:<14}{:>8}", "", "batch");
-    for size in PUSHES {
-        print!("{size:>9}");
+    let layers = [("live", Layer::Live), ("session", Layer::Session)];
+    for (layer_name, layer) in layers {
+        for (how, collected) in [("", 0), (", collected", COLLECTED)] {
+            let title = format!("{layer_name}{how}");
+            let apps: Vec<_> = APPS
+                .iter()
+                .filter(|(name, _)| wanted(&format!("{title} {name} throughput")))
+                .collect();
+            if apps.is_empty() {
+                continue;
+            }
+            println!(
+                "\n{title}: ns a row in one go, and the rate of pushes of so many rows against it"
+            );
+            print!("{:<14}{:>8}", "", "batch");
+            for size in PUSHES {
+                print!("{size:>9}");
+            }
+            println!();
+            for (name, text) in apps {
+                throughput(name, text, layer, collected);
+            }
+        }
     }
-    println!();
-    for (name, text) in APPS.iter().filter(|(name, _)| wanted(name)) {
-        throughput(name, text);
-    }
-    println!("\nµs of a push and a take, half of them and 99 % of them, for 1, 10 and 100 rows");
-    for (name, text) in APPS.iter().filter(|(name, _)| wanted(name)) {
-        latency(name, text);
+    for (layer_name, layer) in layers {
+        let apps: Vec<_> = APPS
+            .iter()
+            .filter(|(name, _)| wanted(&format!("{layer_name} {name} latency")))
+            .collect();
+        if !apps.is_empty() {
+            println!(
+                "\n{layer_name}: µs of a push and a take, half of them and 99 % of them, for 1, 10 and 100 rows"
+            );
+        }
+        for (name, text) in apps {
+            latency(name, text, layer);
+        }
     }
     if wanted("window") {
         println!("\nµs of a push of 100 rows with a window of so many");

@@ -1,34 +1,48 @@
 """Measure queries on Spark against an identity pass and Spark SQL's own way.
 
-    python -m benches.spark [--rows 20000000] [--only NAME] [--report]
+    python -m benches.spark [--rows 20000000] [--only NAME] [--data DIRECTORY] [--report]
 
 Every case writes to nowhere. The CPU time is that of all processes below this one: the JVM and the Python workers.
+What is measured is kept with the data, so that cases can be measured one by one; the report is made of all of them.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
-import shutil
 import sys
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 import tilt as tl
 import tilt.spark as ts
 
+try:
+    # Measured where it is installed: pip install dbl-tempo ipython scipy.
+    import tempo
+except ImportError:
+    tempo = None
+
 GROUP = 1 << 18
 """Rows of a row group."""
 REPORT = Path(__file__).parents[2] / "docs" / "benchmarks_spark.md"
+DATA = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tilt" / "spark"
+WRITTEN = [(10_000, 1), (10_000, 2), (10_000, 3), (1_000_000, 2), (1_000_000, 3)]
+"""Keys and seeds of the rows that are read."""
+ACCOMPANIED = "identity, and trend on the way"
 Case = Callable[[], DataFrame]
 
 
@@ -121,24 +135,31 @@ def cases(spark: SparkSession, data: Path, rows: int) -> dict[str, tuple[int, Ca
     path = write_ticks(data, rows, 10_000, 1)
     frame = spark.read.parquet(path)
     found["identity"] = (rows, lambda: frame.mapInArrow(lambda batches: batches, frame.schema))
-    found["trend, slices"] = (rows, lambda: ts.run(trend, frame, time="ts", slices=slices))
+    found[ACCOMPANIED] = (rows, lambda: accompanied(frame))
+
+    def sliced(number: int) -> DataFrame:
+        return ts.run(trend, frame, time="ts", slices=number)
+
+    found["trend, slices"] = (rows, partial(sliced, slices))
+    for number in (2, 200):
+        found[f"trend, {number} slices"] = (rows, partial(sliced, number))
     found["trend, slices, no ties"] = (
         rows,
         lambda: ts.run(trend, frame, time="ts", overlap="disjoint", slices=slices),
     )
-    found["trend, direct Parquet"] = (
-        rows,
-        lambda: ts.run(trend, ts.scan_parquet(spark, path, time="ts"), slices=slices),
-    )
+
+    def direct(query: Callable[..., tl.Stream], number: int) -> DataFrame:
+        return ts.run(query, ts.scan_parquet(spark, path, time="ts"), slices=number)
+
+    found["trend, direct Parquet"] = (rows, partial(direct, trend, slices))
+    for number in (2, 200):
+        found[f"trend, direct Parquet, {number} slices"] = (rows, partial(direct, trend, number))
     found["trend, ordered"] = (rows, lambda: ts.run(trend, frame, time="ts", ordered=True))
     # Range windows of Spark add up every frame anew, in one task if there is no key: more rows would take hours.
     few = rows // 20
     path_few = write_ticks(data, few, 10_000, 1)
     found["trend, Spark SQL"] = (few, lambda: sql_trend(spark.read.parquet(path_few), None))
-    found["z-score, direct Parquet"] = (
-        rows,
-        lambda: ts.run(zscore, ts.scan_parquet(spark, path, time="ts"), slices=slices),
-    )
+    found["z-score, direct Parquet"] = (rows, partial(direct, zscore, slices))
     for keys in (10_000, 1_000_000):
         found |= keyed_cases(spark, data, rows, keys, slices)
     ads = pa.table({"key": range(10_000), "campaign": np.arange(10_000) % 100})
@@ -171,18 +192,41 @@ def keyed_cases(spark: SparkSession, data: Path, rows: int, keys: int, tasks: in
     window = Window.partitionBy("key").orderBy("ts")
     lag = F.col("price") - F.lag("price").over(window)
 
-    def run(query: Callable[..., tl.Stream], frames: object) -> DataFrame:
-        return ts.run(query, frames, time="ts", key="key", partitions=tasks)
+    def run(query: Callable[..., tl.Stream], frames: object, **how: object) -> DataFrame:
+        return ts.run(query, frames, time="ts", key="key", partitions=tasks, **how)
 
     name = f"{keys:,} keys"
+    others = {}
+    if tempo is not None:
+
+        def series(seed: int) -> Any:  # noqa: ANN401
+            return tempo.TSDF(side(seed), ts_col="ts", partition_cols=["key"])
+
+        others[f"as-of, {name}, dbl-tempo"] = (2 * rows, lambda: series(2).asofJoin(series(3)).df)
     return {
         f"diff, {name}": (rows, lambda: run(lambda x: x["price"].diff(), side(2))),
         f"diff, {name}, Spark SQL": (rows, lambda: side(2).select("ts", "key", lag)),
         f"z-score, {name}": (rows, lambda: run(zscore, side(2))),
+        f"z-score, {name}, no look for skew": (rows, lambda: run(zscore, side(2), skew=None)),
         f"z-score, {name}, Spark SQL": (rows, lambda: sql_zscore(side(2))),
         f"as-of, {name}": (2 * rows, lambda: run(asof, {"left": side(2), "right": side(3)})),
         f"as-of, {name}, Spark SQL": (2 * rows, lambda: sql_asof(side(2), side(3))),
+        **others,
     }
+
+
+def accompanied(frame: DataFrame) -> DataFrame:
+    """Give the rows as they are, and run the trend on those of each partition: what that costs is the engine."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        held = []
+        for batch in batches:
+            held.append(batch.select(["ts", "price"]))
+            yield batch
+        rows = pa.Table.from_batches(held)
+        trend(tl.stream(rows, time="ts")).collect(threads=1, progress=False)
+
+    return frame.mapInArrow(run, frame.schema)
 
 
 def measure(case: Case, times: int) -> tuple[float, float]:
@@ -196,16 +240,21 @@ def measure(case: Case, times: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Measure all cases and print a table."""
+    """Measure cases and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--times", type=int, default=2)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--report", action="store_true", help=f"store the table in {REPORT.name}")
+    parser.add_argument("--only", action="append", help="measure cases whose name has this; may be given several times")
+    parser.add_argument("--but", action="append", default=[], help="leave out cases whose name has this")
+    parser.add_argument("--data", type=Path, default=DATA, help="where rows and measurements are kept")
+    parser.add_argument("--prepare", action="store_true", help="write the rows, and measure nothing")
+    parser.add_argument("--report", action="store_true", help=f"store all measurements in {REPORT.name}")
     options = parser.parse_args()
+    if options.prepare:
+        for rows, keys, seed in [(options.rows // 20, 10_000, 1), *((options.rows, *which) for which in WRITTEN)]:
+            write_ticks(options.data, rows, keys, seed)
+        return
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    data = options.data or Path(tempfile.mkdtemp())
     builder = SparkSession.builder.master("local[2]").config("spark.driver.memory", "3g")
     for name in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
         builder = builder.config(name, "false")
@@ -213,43 +262,99 @@ def main() -> None:
     # One file a partition, so that partitions are ranges of time.
     spark.conf.set("spark.sql.files.openCostInBytes", str(1 << 27))
     ts.tune(spark)
+    known = Measured.read(options.data / f"{options.rows}.json")
     try:
-        lines = [*table(spark, data, options.rows, options.times, options.only)]
+        for name, (count, case) in cases(spark, options.data, options.rows).items():
+            is_asked = options.only is None or any(part in name for part in options.only)
+            if not is_asked or any(part in name for part in options.but):
+                continue
+            known.add(name, count, *measure(case, options.times))
+            print(known.line(name), flush=True)
     finally:
         spark.stop()
-        if options.data is None:
-            shutil.rmtree(data)
     if options.report:
-        REPORT.write_text(TEXT.format(rows=options.rows, machine=machine(), table="\n".join(lines)), "utf-8")
+        table = "\n".join([HEAD, *(known.line(name) for name in known.cases)])
+        bars = "\n".join(["| bar | found |", "|---|---|", *known.bars()])
+        notes = REPORT.read_text("utf-8").partition(NOTES)[2]
+        text = TEXT.format(rows=options.rows, machine=machine(), table=table, bars=bars)
+        REPORT.write_text(text + NOTES + notes, "utf-8")
 
 
-def table(spark: SparkSession, data: Path, rows: int, times: int, only: str) -> list[str]:
-    """Measure, and give the lines of a table."""
-    lines = ["| case | rows | s | M rows/s | CPU s per M rows |", "|---|---|---|---|---|"]
-    print(*lines, sep="\n")
-    for name, (count, case) in cases(spark, data, rows).items():
-        if only and only not in name:
-            continue
-        seconds, cpu = measure(case, times)
-        million = count / 1e6
-        lines.append(f"| {name} | {count:,} | {seconds:.1f} | {million / seconds:.2f} | {cpu / million:.2f} |")
-        print(lines[-1], flush=True)
-    return lines
+@dataclass(frozen=True)
+class Measured:
+    """What was measured, in a file."""
+
+    path: Path
+    cases: dict[str, dict[str, float]]
+
+    @classmethod
+    def read(cls, path: Path) -> Measured:
+        """Read what was measured before."""
+        return cls(path, json.loads(path.read_text()) if path.exists() else {})
+
+    def add(self, name: str, rows: int, seconds: float, cpu: float) -> None:
+        """Keep a measurement."""
+        self.cases[name] = {"rows": rows, "seconds": seconds, "cpu": cpu, "load": os.getloadavg()[0]}
+        self.path.write_text(json.dumps(self.cases, indent=1))
+
+    def line(self, name: str) -> str:
+        """Give a line of the table."""
+        found = self.cases[name]
+        million = found["rows"] / 1e6
+        rate, cost = million / found["seconds"], found["cpu"] / million
+        return f"| {name} | {found['rows']:,} | {found['seconds']:.1f} | {rate:.2f} | {cost:.2f} |"
+
+    def bars(self) -> Iterator[str]:
+        """Give the lines of a table of bars: CPU time for a row of one case by that of another."""
+        for text, above, below in BARS:
+            if above in self.cases and below in self.cases:
+                one, other = (self.cases[name]["cpu"] / self.cases[name]["rows"] for name in (above, below))
+                yield f"| {text} | {one / other:.2f} |"
+            else:
+                yield f"| {text} | not measured |"
+
+
+SKEW = ("z-score, 10,000 keys", "z-score, 10,000 keys, no look for skew")
+BARS = [
+    ("an identity pass that runs the trend besides, by one that does not: ≤ 1.15", ACCOMPANIED, "identity"),
+    ("trend without a key, Spark SQL by direct Parquet: ≥ 4", "trend, Spark SQL", "trend, direct Parquet"),
+    ("trend without a key, our slices by direct Parquet: ≥ 2", "trend, slices", "trend, direct Parquet"),
+    *(
+        (
+            f"{query}, {keys} keys, Spark SQL by ours: ≥ {bar}",
+            f"{query}, {keys} keys, Spark SQL",
+            f"{query}, {keys} keys",
+        )
+        for keys, bar in (("10,000", 1.3), ("1,000,000", 2))
+        for query in ("as-of", "diff", "z-score")
+    ),
+    ("trend, 200 slices by 2: ≤ 1.1 and the halo's share", *(f"trend, {n} slices" for n in (200, 2))),
+    ("the same of direct Parquet", *(f"trend, direct Parquet, {n} slices" for n in (200, 2))),
+    ("z-score, 10,000 keys, by one that does not look for skew", *SKEW),
+]
+HEAD = "| case | rows | s | M rows/s | CPU s per M rows |\n|---|---|---|---|---|"
 
 
 def machine() -> str:
     """Say what this was measured on."""
-    load = os.getloadavg()[1]
-    return f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, load {load:.1f}"
+    return (
+        f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}, Spark {pyspark.__version__}"
+    )
 
 
+NOTES = "\n## Notes\n"
+"""What is written by hand begins here."""
 TEXT = """# Queries on Spark, measured
 
 `make bench-spark` on {machine}; {rows:,} rows in Parquet, sorted by time, results written to
-nowhere; the best of two runs. The CPU time is that of the JVM and of all Python workers together; the load is that of
-the machine with everything else on it, so ratios say more than seconds.
+nowhere; the best of two runs. The CPU time is that of the JVM and of all Python workers together, so it says more than
+seconds where the machine has other things to do.
 
 {table}
+
+Bars, as ratios of CPU time for a row:
+
+{bars}
 """
 
 if __name__ == "__main__":

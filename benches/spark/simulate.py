@@ -1,4 +1,7 @@
-"""Cost and balance of slices under arrivals that are steady, daily or bursty: ``python -m benches.spark.simulate``."""
+"""Cost and balance of slices under arrivals that are steady, daily or bursty, and of keys that have unequal rows.
+
+python -m benches.spark.simulate
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from tilt.spark.cuts import Slices
-from tilt.spark.survey import QUANTILES
+from tilt.spark.cuts import Halo, Reach, Slices
+from tilt.spark.skew import ENOUGH, ONE_IN, SampleTask, SkewTask
+from tilt.spark.survey import QUANTILES, CutInput
 
 Times = npt.NDArray[np.int64]
 SECOND = 1_000_000
@@ -21,7 +26,7 @@ class Costs:
 
     scan: float = 0.10
     find: float = 0.12
-    copy: float = 0.29
+    copy: float = 0.18
     move: float = 0.24
     cross: float = 0.30
     sort: float = 0.10
@@ -65,6 +70,24 @@ def tasks(times: Times, slices: int, lookback: int, *, equal: bool) -> Times:
     return ends - begins
 
 
+def keyed_tasks(times: Times, keys: Times, partitions: int, lookback: int) -> tuple[Times, Times]:
+    """Give the rows of each task by key: hashed alone, and with keys that have many rows cut as the code does."""
+    whole = np.bincount(keys % partitions, minlength=partitions)
+    drawn = np.random.default_rng(2).random(len(times)) < 1 / ONE_IN
+    sample = pa.record_batch({"hash": keys[drawn], "time": times[drawn]})
+    given = CutInput(pa.int64(), 1, 1, Halo(Reach(lookback), Reach(0)))
+    (found,) = SkewTask(partitions, 2.0, ENOUGH, (given,)).run(SampleTask(1).run(iter([sample])))
+    split, cuts = (found.column(name)[0].as_py() or [] for name in ("keys", "cuts"))
+    is_split = np.isin(keys, split)
+    rest = np.bincount(keys[~is_split] % partitions, minlength=partitions)
+    if not split:
+        return whole, rest
+    own = times[is_split]
+    begins = np.searchsorted(own, np.array([own[0] - 1, *cuts]) - lookback, side="right")
+    ends = np.searchsorted(own, np.array([*cuts, own[-1]]), side="right")
+    return whole, np.concatenate([rest, ends - begins])
+
+
 def main() -> None:
     """Print the tables of docs/scale.md."""
     rng = np.random.default_rng(1)
@@ -79,6 +102,15 @@ def main() -> None:
                 share = counted.sum() / rows - 1
                 ratios = [found.max() / found.mean() for found in (counted, equal)]
                 print(f"| {kind} | {slices} | {seconds} s | {share:.3f} | {ratios[0]:.2f} | {ratios[1]:.2f} |")
+    print("\n| keys | partitions | largest task / rows a partition, hashed alone | with many rows cut |")
+    print("|---|---|---|---|")
+    times = arrivals("daily", rows, rng)
+    for shape in (1.1, 1.5, 3.0):
+        keys = rng.zipf(shape, rows).astype(np.int64) % 1_000_003 * 2_654_435_761 % 2**31
+        for partitions in (20, 200):
+            alone, cut = keyed_tasks(times, keys, partitions, 20 * SECOND)
+            ratios = [found.max() / (rows / partitions) for found in (alone, cut)]
+            print(f"| Zipf {shape} | {partitions} | {ratios[0]:.2f} | {ratios[1]:.2f} |")
     costs = Costs()
     print("\n| halo's share | by slices, CPU s per million rows | directly |\n|---|---|---|")
     for halo in (0.0, 0.03, 0.1, 1.0, 10.0):

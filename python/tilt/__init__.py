@@ -15,6 +15,7 @@ from tilt._native import __version__
 from tilt._versions import show_versions
 from tilt.config import Config
 from tilt.errors import (
+    CheckpointError,
     CompileError,
     FileError,
     InternalError,
@@ -23,12 +24,14 @@ from tilt.errors import (
     OverlapError,
     QueryError,
     SchemaError,
+    StateError,
     TiltError,
     UnsortedError,
 )
 from tilt.expressions import Expr
 from tilt.functions import ceil, coalesce, col, cos, exp, floor, lit, log, recur, sin, sqrt, struct, tanh, when
 from tilt.inputs import scan_csv, scan_ipc, scan_json, scan_parquet, source, stream, table
+from tilt.live import Session
 from tilt.plots import plot
 from tilt.program import Program
 from tilt.queries import query
@@ -70,6 +73,7 @@ from tilt.udfs import udf
 from tilt.windows import Window, WindowSpec, calendar, count, hopping, session, sliding, tumbling
 
 __all__ = [
+    "CheckpointError",
     "CompileError",
     "Config",
     "Expr",
@@ -83,6 +87,8 @@ __all__ = [
     "QueryError",
     "Reducer",
     "SchemaError",
+    "Session",
+    "StateError",
     "Stream",
     "Table",
     "TiltError",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -36,6 +38,7 @@ _FORMATS = {
     ".ipc": "ipc",
     ".jsonl": "jsonl",
 }
+_NO_QUERY = "{} defines no query: write a function `query` of streams, decorate one with @tl.query, or make a stream"
 _STAGES = ("logical", "optimized", "loops", "llvm", "asm")
 
 
@@ -49,14 +52,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         options.command(options)
+    except BrokenPipeError:
+        # Nobody reads the rest: nothing is left to be written when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
     except (TiltError, OSError, TypeError, ValueError) as error:
         print(f"tilt: {error}", file=sys.stderr)  # noqa: T201
         return 1
     except KeyboardInterrupt:
         print("tilt: interrupted", file=sys.stderr)  # noqa: T201
         return 130
-    except BrokenPipeError:
-        return 0
     return 0
 
 
@@ -71,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--threads", type=int, help="how many threads to use")
     run.add_argument("--memory", help="about how much memory to use, such as 512MB (half of what there is)")
     run.add_argument("--quiet", action="store_true", help="show no progress")
+    _live_arguments(run)
     run.set_defaults(command=_run)
 
     explain = commands.add_parser("explain", help="show what a query does")
@@ -91,6 +97,24 @@ def _parser() -> argparse.ArgumentParser:
     versions = commands.add_parser("versions", help="print what to send along with a bug report")
     versions.set_defaults(command=lambda _: _versions.show_versions())
     return parser
+
+
+def _live_arguments(parser: argparse.ArgumentParser) -> None:
+    live = parser.add_argument_group(
+        "live", "read rows from standard input, or pipes named by --input, and write results as they become certain"
+    )
+    live.add_argument("--live", action="store_true", help="run as rows come")
+    live.add_argument("--from", dest="read", choices=["jsonl", "csv", "ipc"], default="jsonl", help="how rows come")
+    live.add_argument("--to", dest="write", choices=["jsonl", "csv", "ipc"], help="how results go (as rows come)")
+    live.add_argument("--schema", metavar="NAME:TYPE,...", help="the columns, if the first rows do not tell them")
+    live.add_argument("--lateness", help="how long after a row of a later time a row may come, such as 2s")
+    live.add_argument("--late", choices=["raise", "drop", "adjust", "revise"], help="what becomes of later ones")
+    live.add_argument("--horizon", help="how late a row may be that revises results")
+    live.add_argument("--idle-after", help="after how long without rows others do not wait for an input, such as 5s")
+    live.add_argument("--max-batch", type=int, metavar="ROWS", help="how many rows are computed together")
+    live.add_argument("--latency", help="after how long they are computed at the latest, such as 100ms")
+    live.add_argument("--mode", choices=["final", "updates"], default="final", help="when results are given")
+    live.add_argument("--close", choices=["end", "flush", "drop"], default="end", help="what is given at the end")
 
 
 def _query_arguments(parser: argparse.ArgumentParser) -> None:
@@ -125,29 +149,38 @@ def _refuse(message: str) -> NoReturn:
     raise QueryError(message)
 
 
-def _loaded(options: argparse.Namespace) -> Stream | Program:
-    """Give the query of a file."""
-    path: Path = options.query
+def _defined(path: Path) -> Stream | QueryFunction[Any] | Program | Callable[..., object]:
+    """Give what a file defines: a program, a stream, or a function of streams."""
     if path.suffix != ".py":
         return Program.parse(path.read_text(encoding="utf-8"))
     space: dict[str, Any] = {"__name__": "tilt_query", "__file__": str(path)}
     code = compile(path.read_text(encoding="utf-8"), str(path), "exec")
     exec(code, space)  # noqa: S102
     queries = [value for value in space.values() if isinstance(value, (QueryFunction, Stream))]
-    wanted = space.get("query", queries[-1] if queries else None)
+    wanted: object = space.get("query", queries[-1] if queries else None)
+    if isinstance(wanted, Stream) or callable(wanted):
+        return wanted
+    _refuse(_NO_QUERY.format(path))
+
+
+def _loaded(options: argparse.Namespace) -> Stream | Program:
+    """Give the query of a file on the files that it is to run on."""
+    wanted = _defined(options.query)
+    if isinstance(wanted, Program):
+        return wanted
     streams = _inputs(options)
     if isinstance(wanted, Stream):
         return wanted.bind(**streams)
-    if callable(wanted):
-        result: object = wanted(**streams)
-        if isinstance(result, Stream):
-            return result
-    _refuse(
-        f"{path} defines no query: write a function `query` of streams, decorate one with @tl.query, or make a stream"
-    )
+    result: object = wanted(**streams)
+    if isinstance(result, Stream):
+        return result
+    _refuse(_NO_QUERY.format(options.query))
 
 
 def _run(options: argparse.Namespace) -> None:
+    if options.live:
+        _run_live(options)
+        return
     query = _loaded(options)
     settings: dict[str, Any] = {"threads": options.threads, "progress": False if options.quiet else None}
     formats = {
@@ -172,6 +205,53 @@ def _run(options: argparse.Namespace) -> None:
         return
     rows = write(parts, out, format=_FORMATS[out.suffix.lower()])
     print(f"{rows:,} rows written to {out}", file=sys.stderr)  # noqa: T201
+
+
+def _run_live(options: argparse.Namespace) -> None:
+    """Run a session between standard input, or pipes, and standard output."""
+    from tilt.live import pipes  # noqa: PLC0415
+
+    wanted = _defined(options.query)
+    named = ("lateness", "late", "horizon", "idle_after", "max_batch", "latency", "mode", "threads")
+    given = {name: getattr(options, name) for name in named}
+    given |= {"time": options.time, "unit": options.unit, "period": options.period, "key": options.key}
+    # A clock of plain integers has no units.
+    for name in ("lateness", "horizon"):
+        if given[name] is not None and given[name].isdigit():
+            given[name] = int(given[name])
+    if options.time is None and not isinstance(wanted, Stream):
+        _refuse("the rows of a live run need a column of times; add --time column")
+    if isinstance(wanted, Stream):
+        live = wanted.session(**given)
+    elif isinstance(wanted, Program):
+        live = Query(wanted).session(**given)
+    else:
+        function = wanted if isinstance(wanted, QueryFunction) else QueryFunction(wanted)  # type: ignore[arg-type]
+        live = function.session(schema=_schema(options.schema), **given)
+    sources: dict[str, int] = {}
+    for text in options.input:
+        name, separator, path = text.partition("=")
+        if not separator:
+            _refuse(f"--input {text} has no name; write --input name=pipe")
+        sources[name] = 0 if path == "-" else os.open(path, os.O_RDONLY)
+    if not sources:
+        if len(live.streams) > 1:
+            _refuse(f"say where each input comes from: --input name=pipe, for {' and '.join(live.streams)}")
+        sources = {live.streams[0]: 0}
+    # A service that is stopped ends its output as one that is interrupted.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    sys.stdout.flush()
+    pipes.run(live, sources, 1, read=options.read, write=options.write or options.read, policy=options.close)
+
+
+def _schema(text: str | None) -> dict[str, str] | None:
+    """Give columns that are written as ``ts:timestamp(us),price:f64``."""
+    if text is None:
+        return None
+    columns = [column.partition(":") for column in text.split(",")]
+    if not all(name and dtype for name, _, dtype in columns):
+        _refuse(f"--schema {text} is no list of columns; write name:type,name:type")
+    return {name.strip(): dtype.strip() for name, _, dtype in columns}
 
 
 def _explain(options: argparse.Namespace) -> None:

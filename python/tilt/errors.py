@@ -136,6 +136,14 @@ class LateDataError(TiltError):
     """Rows arrived after the instants that they belong to were settled."""
 
 
+class CheckpointError(TiltError):
+    """Bytes are not the whole checkpoint of a live session, or not one of this query and these options."""
+
+
+class StateError(TiltError):
+    """What a run has kept cannot be gone on with: it is damaged, of another query, in use, or does not fit its sink."""
+
+
 class FileError(TiltError):
     """A file has content that cannot be read, or that its format cannot hold."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -200,6 +201,16 @@ class Looked(Source):
 
     def _lookups(self) -> list[tuple[str, _native.Lookup]]:
         return [*self.source._lookups(), (self.on, self.table.lookup)]
+
+    def _bound(self, data: object) -> Source:
+        if isinstance(data, Looked):
+            return data
+        source = self.source._bound(data)
+        return Looked(source, self.table, self.on, source.events if isinstance(data, Source) else self.events)
+
+    def to_come(self) -> Source:
+        """Give rows that are still to come, which the table is beside."""
+        return dataclasses.replace(self, source=self.source.to_come())
 
     @property
     def is_stored(self) -> bool:

@@ -68,7 +68,7 @@ def plot(
         message = "there is nothing to draw: give streams of numbers or conditions"
         raise ValueError(message)
     if backend == "svg":
-        return Picture(_svg(series, width, height))
+        return Picture(svg(series, width, height))
     from tilt.charts import chart  # noqa: PLC0415
 
     return chart(series, width, height)
@@ -93,7 +93,7 @@ def _series(stream: Stream, start: Instant | None, end: Instant | None) -> list[
             continue
         if len(table) > 4 * _BINS:
             whole = make(table.select(begin, finish, column), valid=(begin, finish), overlap="bag")
-            ticks = [_number(table[edge][name][0]) for edge, name in ((slice(0, 1), begin), (slice(-1, None), finish))]
+            ticks = [number(table[edge][name][0]) for edge, name in ((slice(0, 1), begin), (slice(-1, None), finish))]
             bin_ticks = max(1, round((ticks[1] - ticks[0]) * _scale(table.schema[finish]) / _BINS))
             bins = whole[column].window(tumbling(bin_ticks)).agg(lo=least(), hi=largest())
             reduced = bins.collect(layout="interval", progress=False)
@@ -108,13 +108,14 @@ def _series(stream: Stream, start: Instant | None, end: Instant | None) -> list[
 
 
 def _rows(table: Table, values: Sequence[str]) -> list[tuple[float, float, float, float]]:
-    edges = [[_number(value) for value in table[name]] for name in table.columns[:2]]
+    edges = [[number(value) for value in table[name]] for name in table.columns[:2]]
     columns = [table[name] for name in (values[0], values[-1])]
     rows = zip(*edges, *columns, strict=True)
     return [(a, b, float(lo), float(hi)) for a, b, lo, hi in rows if lo is not None and lo == lo and hi == hi]  # noqa: PLR0124
 
 
-def _number(value: Any) -> float:  # noqa: ANN401
+def number(value: Any) -> float:  # noqa: ANN401
+    """Give an instant or a length of time as a number: of seconds, unless it is one already."""
     if isinstance(value, dt.datetime):
         return (value if value.tzinfo else value.replace(tzinfo=dt.timezone.utc)).timestamp()
     return value.total_seconds() if isinstance(value, dt.timedelta) else float(value)
@@ -128,7 +129,8 @@ def _scale(dtype: str) -> float:
     return 1.0
 
 
-def _svg(series: Sequence[Series], width: int, height: int) -> str:
+def svg(series: Sequence[Series], width: int, height: int) -> str:
+    """Draw series."""
     import html  # noqa: PLC0415
 
     rows = [row for _, _, events in series for row in events]
@@ -148,7 +150,9 @@ def _svg(series: Sequence[Series], width: int, height: int) -> str:
         f'<rect x="{_MARGIN}" y="24" width="{width - _MARGIN - 12}" height="{height - 48}" fill="none" stroke="#ddd"/>',
     ]
     for at, anchor in ((left, "start"), (right, "end")):
-        parts.append(f'<text x="{x(at):.1f}" y="{height - 9}" text-anchor="{anchor}" fill="#555">{_instant(at)}</text>')
+        parts.append(
+            f'<text x="{x(at):.1f}" y="{height - 9}" text-anchor="{anchor}" fill="#555">{instant_text(at)}</text>'
+        )
     parts += [
         f'<text x="{_MARGIN - 4}" y="{y(value) + 3:.1f}" text-anchor="end" fill="#555">{value:.5g}</text>'
         for value in (low, high)
@@ -184,8 +188,13 @@ def is_date(at: float) -> bool:
     return at >= 1e8  # noqa: PLR2004
 
 
-def _instant(at: float) -> str:
-    """Write an instant: as a date if it can be one."""
+def instant_text(at: float) -> str:
+    """Write an instant: as a date if it can be one.
+
+    >>> from tilt.plots import instant_text
+    >>> instant_text(250.0), instant_text(1_750_000_000.0)
+    ('250', '2025-06-15 15:06:40')
+    """
     if not is_date(at):
         return f"{at:g}"
     return dt.datetime.fromtimestamp(at, dt.timezone.utc).strftime("%Y-%m-%d %H:%M:%S")

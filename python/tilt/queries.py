@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from tilt.live import Session
+
 P = ParamSpec("P")
 
 
@@ -36,6 +38,31 @@ class QueryFunction(Generic[P]):
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """Show what runs on such streams: see :meth:`tilt.Stream.explain`."""
         return self(*args, **kwargs).explain()
+
+    def session(self, *, schema: object = None, **options: Any) -> Session:  # noqa: ANN401
+        """Begin a live session, whose streams are called as the parameters of the function.
+
+        Parameters
+        ----------
+        schema
+            The columns, as for :func:`tilt.source`: of the only stream, or a dictionary by stream. If there is one
+            stream, they may also come with the first rows.
+        **options
+            ``time`` and the other parameters of :func:`tilt.stream` about how rows become events, and those of
+            :meth:`tilt.Stream.session`.
+
+        >>> import tilt as tl
+        >>> @tl.query
+        ... def smooth(ticks: tl.Stream) -> tl.Stream:
+        ...     return ticks["price"]["-2s":].mean()
+        >>> live = smooth.session(time="t", unit="s")
+        >>> live.push({"t": [1, 2, 5], "price": [1.0, 2.0, 6.0]}).to_dict()
+        {'t': [1, 2], 'price': [1.0, 1.5]}
+
+        """
+        from tilt.live import Session  # noqa: PLC0415
+
+        return Session._begin(self, options, schema)
 
     def on_spark(self, data: object, **options: Any) -> DataFrame:  # noqa: ANN401
         """Run the query on a data frame of Spark, or a dictionary of them by name: see :func:`tilt.spark.run`."""

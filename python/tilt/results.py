@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from tilt.durations import Instant
+    from tilt.durations import Duration, Instant
+    from tilt.live import Session
+    from tilt.live.options import Late, Mode
     from tilt.run import Backend, Layout, Stage
     from tilt.streams import Stream
 
@@ -174,6 +176,58 @@ class Runnable:
         [3.0]
         """
         return self.bind(**rows).collect()
+
+    def session(  # type: ignore[misc]  # noqa: PLR0913
+        self: Stream,
+        *,
+        lateness: Duration | Mapping[str, Duration] | None = None,
+        late: Late | Mapping[str, Late] | None = None,
+        horizon: Duration | Mapping[str, Duration] | None = None,
+        idle_after: Duration | float | Mapping[str, Duration | float] | None = None,
+        edges: bool | Mapping[str, bool] | None = None,
+        mode: Mode = "final",
+        on_result: Callable[[Table], object] | None = None,
+        **options: Any,  # noqa: ANN401
+    ) -> Session:
+        """Begin a live session: push rows as they come, get results as they are certain.
+
+        Rows that a source has already are not pushed: only its columns count. Each option about a stream is for all of
+        them, or a dictionary by stream.
+
+        Parameters
+        ----------
+        lateness
+            How long after a row of a later time a row may come; by default rows come in order.
+        late
+            What becomes of one that is later: ``"raise"``, ``"drop"``, ``"adjust"`` (it is moved to the watermark) or
+            ``"revise"`` (results are given again).
+        horizon
+            How late a row may be that revises results.
+        idle_after
+            After how long without rows others do not wait for a stream: seconds, or a text such as ``"5s"``.
+        edges
+            Whether rows of intervals may have no end: a later row with the same start and values tells it.
+        mode
+            ``"final"`` results are certain; with ``"updates"`` they come early and are revised, by a column ``op``.
+        on_result
+            A function that is called with every table of results that has rows.
+        **options
+            ``start`` of the run, ``layout``, ``threads``, ``backend`` and ``functions`` as for :meth:`collect`;
+            ``max_batch`` and ``latency``: rows are computed together, once there are so many or so much time has
+            passed, which costs less a row and changes nothing but when results come; and ``clock``, which gives the
+            time in seconds that ``idle_after`` and ``latency`` go by.
+
+        >>> import tilt as tl
+        >>> ticks = tl.source("ticks", {"t": "i64", "price": "f64"}, time="t", unit="s")
+        >>> live = ticks["price"]["-10s":].mean().session(lateness="5s")
+        >>> live.push({"t": [1, 4, 3, 20], "price": [10.0, 12.0, 14.0, 11.0]})["price"]
+        [10.0, 12.0, 12.0]
+
+        """
+        from tilt.live import Session  # noqa: PLC0415
+
+        options |= {"lateness": lateness, "late": late, "horizon": horizon, "idle_after": idle_after, "edges": edges}
+        return Session._begin(self, options | {"mode": mode, "on_result": on_result})
 
     def on_spark(self, data: object, **options: Any) -> DataFrame:  # noqa: ANN401
         """Run the query on a data frame of Spark, or a dictionary of them by name: see :func:`tilt.spark.run`."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from tilt.durations import Instant
+    from tilt.live import Session
 
 Stage: TypeAlias = Literal["logical", "optimized", "loops", "llvm", "asm"]
 """What :meth:`Query.explain` can show."""
@@ -230,6 +231,27 @@ class Query:
             functions=FUNCTIONS | dict(functions or {}),
             **options,
         )
+
+    def session(self, *, time: object, **options: Any) -> Session:  # noqa: ANN401
+        """Begin a live session.
+
+        Parameters
+        ----------
+        time
+            The column of times, or those of starts and of ends: for all inputs, or a dictionary by input.
+        **options
+            ``tz`` and ``closed`` of the times, and those of :meth:`tilt.Stream.session`.
+
+        >>> import tilt as tl
+        >>> query = tl.Query("query q unit tick { input ~x: i64 point ~y[t] = reduce sum ~x[t-2 : t] output ~y }")
+        >>> live = query.session(time="t")
+        >>> live.push({"t": [1, 2, 3], "x": [1, 10, 100]})["y"]
+        [1, 11, 110]
+
+        """
+        from tilt.live import Session  # noqa: PLC0415
+
+        return Session._begin(self, options | {"time": time})
 
     @property
     def whole(self) -> str | None:

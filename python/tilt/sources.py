@@ -14,6 +14,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from tilt import _native
+from tilt.config import Config
 from tilt.durations import duration_text, instant_ticks
 from tilt.program import Program
 from tilt.table import Table
@@ -95,6 +96,10 @@ class Source(ABC):
         """Give the rows to a run that reads them as it goes; what has to run before that may use ``memory``."""
         return self._input(self._arriving(memory), None)
 
+    def columns_only(self) -> _native.Input:
+        """Tell a live session how to read rows that are still to come."""
+        return self._input(self.peek()._handle, None)
+
     def _rows(self) -> object:
         """Give the rows as native inputs take them."""
         return self.read()._handle
@@ -107,6 +112,10 @@ class Source(ABC):
         """Give columns with the tables that are looked up by them."""
         return []
 
+    def _bound(self, data: object) -> Source:
+        """Give other rows, or another source, in the place of this one."""
+        return data if isinstance(data, Source) else Rows(Table(data), self.events)
+
     @property
     def is_stored(self) -> bool:
         """Whether rows are read when a query runs, and may be more than fit into memory."""
@@ -115,6 +124,10 @@ class Source(ABC):
     def same(self, other: Source) -> bool:
         """Whether both are the same rows and become events in the same way."""
         return self == other
+
+    def to_come(self) -> Source:
+        """Give a source of the same columns whose rows are still to come."""
+        return Deferred(self.peek(), self.events)
 
     @property
     def schema(self) -> dict[str, str]:
@@ -209,7 +222,7 @@ class Rows(Source):
     def is_increasing(self) -> bool:
         """Whether every row is later than the one before it: looked up in the rows."""
         times = self.events.times
-        return isinstance(times, str) and _native.increasing(self.table._handle, times)
+        return isinstance(times, str) and _native.increasing(self.table._handle, times, Config.threads)
 
 
 @dataclass(frozen=True)
@@ -270,6 +283,10 @@ class Deferred(Source):
         """Refuse: there are no rows."""
         message = "this source has no rows yet; bind(name=rows) gives it some"
         raise TypeError(message)
+
+    def to_come(self) -> Source:
+        """Give the source itself."""
+        return self
 
     def same(self, other: Source) -> bool:
         """Whether both are one: sources that look the same may get different rows."""
@@ -365,10 +382,10 @@ def deferred(schema: Mapping[str, str] | object, **events: Any) -> Deferred:  # 
 
 def as_source(data: object, like: Source | None = None) -> Source:
     """Give a source as it is, or rows as a source whose events are made as those of ``like``."""
+    if like is not None:
+        return like._bound(data)
     if isinstance(data, Source):
         return data
-    if like is not None:
-        return Rows(Table(data), like.events)
     message = f"{type(data).__name__} does not say which column has the times; use tilt.sources.rows(data, time=...)"
     raise TypeError(message)
 

@@ -146,7 +146,7 @@ fn cells_of_a_calendar_are_cut_into_pieces() {
     let explained = check(day);
     assert!(explained.contains("halo 25h before"), "{explained}");
     let session = check("~y[t sessions ~x gap 5m] = reduce sum ~x[event]");
-    assert!(session.contains("in one piece"), "{session}");
+    assert!(session.contains("stage by stage"), "{session}");
 }
 
 #[test]

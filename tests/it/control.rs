@@ -293,7 +293,11 @@ fn statistics_say_what_a_run_did() {
 
 #[test]
 fn statistics_say_why_a_run_was_interpreted() {
-    let compiled = compiled("input ~x: f64 fixed 8 ~y[t] = reduce collect ~x[t-30:t] output ~y");
+    let compiled = compiled(
+        "input ~x: f64 fixed 8
+         ~y[t at ~x]: f64 = ~x[t] + coalesce(reduce max ~y[t-30 : t-8], 0.0)
+         output ~y",
+    );
     let inputs = inputs([("x", points(100, 0))]);
     let (_, stats) = compiled
         .run_with_stats(&inputs, &RunOptions::default())

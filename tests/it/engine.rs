@@ -66,6 +66,9 @@ proptest! {
                 if let Some(span) = span {
                     options = options.span(span);
                 }
+                if threads > 1 {
+                    options = options.events_only();
+                }
                 let found = compiled.run(&arrays, &options).map_err(|e| e.to_string());
                 let found = found.map(|buffer| events_of(&buffer).expect("a buffer of events"));
                 let agrees = found.as_ref().is_ok_and(|found| same(found, &expected));

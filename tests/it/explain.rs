@@ -47,7 +47,11 @@ fn explain_names_algorithms_and_reasons() {
         ),
         (
             "~y[t every 4] = reduce min ~r[t-64 : t]",
-            "blocks of 64 over panes of 4 positions, an extreme",
+            "doubling over panes of 4 positions, an extreme may be taken twice, in any order",
+        ),
+        (
+            "~y[t] = reduce min ~r[t-10 : t]",
+            "doubling, an extreme may be taken twice",
         ),
         (
             "~y[t every 10] = reduce mean ~x[t-10 : t]",
@@ -65,15 +69,23 @@ fn explain_names_algorithms_and_reasons() {
         ("~y[t] = ~x[t] * 2.0", "no halo"),
         (
             "~y[t] = reduce sum ~n[-inf : t]",
-            "in one piece, because a result may depend on the whole past of ~n",
+            "stage by stage, in stretches that begin with what was gathered before them, because a result may depend on the whole past of ~n",
         ),
         (
             "~y[t at ~x]: f64 = ~x[t] + coalesce(~y.prev(1), 0.0)",
             "in one piece, because ~y reads its own past",
         ),
         (
+            "~y[t] = reduce median ~x[-inf : t]",
+            "in one piece, because a result may depend on the whole past of ~x",
+        ),
+        (
             "~y[t] = reduce collect ~x[t-10 : t]",
-            "interpreted, because of ",
+            "rows, kept up to date",
+        ),
+        (
+            "~y[t at ~x]: f64 = ~x[t] + coalesce(reduce sum ~y[t-9 : t-1], 0.0)",
+            "interpreted, because of a recurrence over a window",
         ),
     ];
     for (body, expected) in cases {

@@ -294,7 +294,7 @@ impl Maker<'_, '_> {
             0..=2 => DType::F64,
             3 => DType::I64,
             4 => record_type(),
-            5 if self.choices.one_in(3) => DType::List(Box::new(DType::F64)),
+            5 if self.choices.one_in(2) => DType::List(Box::new(self.scalar_type())),
             _ => self.scalar_type(),
         };
         let depth = 1 + self.choices.below(4);
@@ -447,7 +447,7 @@ impl Maker<'_, '_> {
 
     fn bounds(&mut self) -> (i64, i64) {
         let hi = *self.choices.pick(&[0, 0, -1, 2, -5]);
-        (hi - *self.choices.pick(&[5, 1, 10, 3, 30]), hi)
+        (hi - *self.choices.pick(&[5, 1, 10, 3, 30, 60]), hi)
     }
 
     fn scalar_type(&mut self) -> DType {

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use proptest::{prelude::*, test_runner::TestCaseError};
 use tilt::{
     Backend, Compiled, Error, Live, LiveError, Query, RunOptions,
-    arrow::array::{ArrayRef, Float64Array},
-    data::{Column, SnapshotBuffer, Spans, Timeline},
+    arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray},
+    data::{Column, Layout, SnapshotBuffer, Spans, Timeline},
     interp::{self, Event, Options, RunError, events_of, run_buffers},
     ir::{
         Clock, Expr, Halo, Lineage, OPEN, Program, Reach, Source, Span, SpanRule, StreamId, Unit,
@@ -417,4 +417,157 @@ fn a_state_of_another_query_is_refused() {
         error,
         "the state has the inputs ~x, but the query has ~z; resume the query that was saved"
     );
+}
+
+/// Keyed rows, the keys as numbers or as texts, at increasing times.
+fn keyed_rows(rows: usize, as_text: bool) -> SnapshotBuffer {
+    let mut noise = 12345u64;
+    let mut next = |below: u64| {
+        noise = noise
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (noise >> 33) % below
+    };
+    let (mut stamps, mut keys, mut values) = (Vec::new(), Vec::new(), Vec::new());
+    let mut t = 0;
+    for _ in 0..rows {
+        t += 1 + next(3) as i64;
+        stamps.push(t);
+        keys.push(next(9) as i64);
+        values.push(next(1000) as f64 / 7.0);
+    }
+    let keys: ArrayRef = if as_text {
+        Arc::new(StringArray::from_iter_values(
+            keys.iter().map(|key| format!("key {key}")),
+        ))
+    } else {
+        Arc::new(Int64Array::from(keys))
+    };
+    let columns = vec![
+        Column::new("k", keys),
+        Column::new("v", Arc::new(Float64Array::from(values))),
+    ];
+    let timeline = Timeline::explicit(stamps.into(), Spans::Fixed(1));
+    SnapshotBuffer::record(timeline, columns, None, Unit::Tick).expect("as many rows")
+}
+
+/// The rows of a buffer as texts.
+fn listed(buffer: &SnapshotBuffer) -> Vec<String> {
+    let batch = buffer.to_record_batch(Layout::Interval).expect("rows");
+    let row = |i: usize| format!("{:?}", batch.slice(i, 1).columns());
+    (0..batch.num_rows()).map(row).collect()
+}
+
+#[test]
+fn each_key_goes_on_where_it_stopped() {
+    let mut noise = 7u64;
+    let mut next = |below: i64| {
+        noise = noise
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (noise >> 33) as i64 % below
+    };
+    // Keys come and go, several have rows at an instant, the first has none in the beginning, and late ones have values without value.
+    let (mut stamps, mut keys, mut values, mut t) = (Vec::new(), Vec::new(), Vec::new(), 0);
+    for row in 0..6000i64 {
+        t += next(2);
+        stamps.push(t);
+        keys.push((row > 50 && next(40) > 0).then(|| row / 3 + next(20)));
+        values.push((row < 3000 || next(9) > 0).then(|| next(1000) as f64 / 7.0));
+    }
+    let columns = vec![
+        Column::new("k", Arc::new(Int64Array::from(keys))),
+        Column::new("v", Arc::new(Float64Array::from(values))),
+    ];
+    let timeline = Timeline::explicit(stamps.into(), Spans::Fixed(1));
+    let rows = SnapshotBuffer::record(timeline, columns, None, Unit::Tick).expect("as many rows");
+    for body in [
+        "~y[t] = reduce sum ~v[t-50 : t]",
+        "~m[t] = reduce mean ~v[t-9 : t-1] ~y[t] = if ~v[t] > ~m[t] then {v: ~v[t], m: ~m[t]} else null",
+        "~y[t] = reduce max ~v[t-50 : t] + ~v.prev(1)",
+    ] {
+        let text = format!(
+            "query q unit tick {{ input ~x: {{k: i64, v: f64}} point key k overlap bag ~v[t] = ~x[t].v {body} output ~y }}"
+        );
+        let query = Query::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let compiled = query.compile().expect("compiles");
+        let options = RunOptions::default().threads(1);
+        let inputs = BTreeMap::from([("x".to_owned(), rows.clone())]);
+        let expected = listed(&compiled.run(&inputs, &options).expect("runs"));
+        for size in [7, 500] {
+            let mut live = compiled.live(&options).expect("a live run");
+            let (mut found, mut at) = (Vec::new(), 0);
+            while at < rows.len() {
+                let len = size.min(rows.len() - at);
+                live.push("x", &rows.slice(at, len)).expect("in order");
+                at += len;
+                found.extend(listed(&live.take().expect("runs")));
+            }
+            found.extend(listed(&live.finish(None).expect("runs")));
+            assert_eq!(found, expected, "{size} rows at a time, of {text}");
+        }
+    }
+}
+
+#[test]
+fn what_windows_add_up_may_be_known_later_than_their_source() {
+    let text = "input ~x: f64 point input ~y: f64 point ~s[t at ~x] = reduce mean ~x[t-20 : t-1] map (~x[t] * ~y[t]) output ~s";
+    let stamps: Vec<i64> = (1..=120).collect();
+    let rows = points(&stamps);
+    let told = |run: &mut Live, ys: usize| {
+        let mut found = Vec::new();
+        run.push("x", &rows).expect("in order");
+        for at in (0..rows.len()).step_by(ys) {
+            let len = ys.min(rows.len() - at);
+            run.push("y", &rows.slice(at, len)).expect("in order");
+            found.push(taken(run));
+        }
+        found.retain(|part| !part.is_empty());
+        found.join(" ")
+    };
+    let expected = told(&mut live(text), rows.len());
+    for ys in [1, 3, 8, 16, 21] {
+        assert_eq!(told(&mut live(text), ys), expected, "{ys} at a time");
+    }
+}
+
+#[test]
+fn pushes_of_a_few_keys_give_what_a_run_in_one_go_gives() {
+    let bodies = [
+        "~m[t] = reduce mean ~v[t-90 : t-1] ~y[t] = if ~v[t] > ~m[t] then {v: ~v[t], m: ~m[t]} else null",
+        "~y[t] = ~v[t] - ~v.prev(2)",
+        "~w[t every 20] = reduce sum ~v[t-60 : t] ~y[t] = ~w[t] * 2.0",
+        "~y[t every 7] = ~v[t-3]",
+    ];
+    for (body, key) in bodies
+        .into_iter()
+        .flat_map(|body| [(body, "i64"), (body, "utf8")])
+    {
+        let text = format!(
+            "query q unit tick {{ input ~x: {{k: {key}, v: f64}} point key k ~v[t] = ~x[t].v {body} output ~y }}"
+        );
+        let query = Query::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let compiled = query.compile().expect("compiles");
+        let rows = keyed_rows(600, key == "utf8");
+        let inputs = BTreeMap::from([("x".to_owned(), rows.clone())]);
+        let options = RunOptions::default().threads(1);
+        let expected = compiled.run(&inputs, &options).expect("runs");
+        for size in [1, 2, 7, 100] {
+            let mut live = compiled.live(&options).expect("a live run");
+            let mut found = Vec::new();
+            let mut at = 0;
+            while at < rows.len() {
+                let len = size.min(rows.len() - at);
+                live.push("x", &rows.slice(at, len)).expect("in order");
+                at += len;
+                found.extend(listed(&live.take().expect("runs")));
+                if at % 150 < size {
+                    let state = live.save().expect("a state");
+                    live = compiled.resume(state, &options).expect("goes on");
+                }
+            }
+            found.extend(listed(&live.finish(None).expect("runs")));
+            assert_eq!(found, listed(&expected), "{size} rows at a time, of {text}");
+        }
+    }
 }

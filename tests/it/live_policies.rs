@@ -6,6 +6,7 @@ use tilt::{
     Compiled, Query,
     arrow::array::{
         Array, ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
+        StringViewArray,
     },
     data::{DataError, IngressOptions, Layout},
     live::{Completion, Counts, InputOptions, Mode, Policy, Session, SessionError, SessionOptions},
@@ -192,7 +193,7 @@ fn rows_that_overlap_where_that_is_not_declared_are_left_out() {
     strict.push("x", &points(&[4, 4, 6])).expect("in time");
     assert_eq!(
         strict.take().expect_err("two at once").to_string(),
-        "input ~x: the event (3, 4] overlaps the previous one, which ends at 6; it was left out. Declare `overlap bag`, `first` or `last`, or choose the policy `drop`"
+        "input ~x: the event (3, 4] overlaps the previous one, which ends at 4; it was left out. Declare `overlap bag`, `first` or `last`, or choose the policy `drop`"
     );
     assert_eq!(
         text(&strict.take_late().expect("rows")[0].1),
@@ -210,6 +211,67 @@ fn rows_that_overlap_where_that_is_not_declared_are_left_out() {
     let mut both = session(SUM, stamped());
     both.push("x", &points(&[4, 4, 6])).expect("in time");
     assert_eq!(closed(&mut both), "0 10 14");
+}
+
+/// Rows of one value each, with a key, and a time.
+fn keyed(rows: &[(i64, &str)]) -> RecordBatch {
+    let times: ArrayRef = Arc::new(Int64Array::from_iter_values(rows.iter().map(|row| row.0)));
+    let keys: ArrayRef = Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.1)));
+    let values = rows.iter().map(|row| row.0 as f64);
+    let values: ArrayRef = Arc::new(Float64Array::from_iter_values(values));
+    RecordBatch::try_from_iter([("t", times), ("k", keys), ("v", values)]).expect("as many rows")
+}
+
+#[test]
+fn rows_of_a_key_that_overlap_where_that_is_not_declared_are_left_out() {
+    let sum = |span: &str| {
+        format!(
+            "input ~x: {{k: utf8, v: f64}} {span} key k ~v[t] = ~x[t].v ~s[t] = reduce sum ~v[t-10:t] output ~s"
+        )
+    };
+    let mut strict = session(&sum("point"), stamped());
+    // Several keys at once are nothing special.
+    strict
+        .push("x", &keyed(&[(4, "b"), (4, "a"), (6, "a")]))
+        .expect("in time");
+    assert_eq!(taken(&mut strict), "3 4 a 4, 3 4 b 4");
+    strict
+        .push("x", &keyed(&[(6, "b"), (6, "a")]))
+        .expect("in time");
+    let error = strict.take().expect_err("two at once").to_string();
+    assert!(error.contains("the event (5, 6] overlaps"), "{error}");
+    // It goes on, and after it was saved too.
+    let blob = strict.checkpoint().expect("bytes");
+    let again = options().input("x", stamped());
+    let mut strict = Session::restore(&compiled(&sum("point")), &blob, again).expect("goes on");
+    strict
+        .push("x", &keyed(&[(6, "b"), (7, "b")]))
+        .expect("in time");
+    strict.take().expect_err("two at once");
+    assert_eq!(taken(&mut strict), "5 6 a 10, 5 6 b 10");
+    assert_eq!(closed(&mut strict), "6 7 b 17");
+    assert_eq!(
+        (counts(&strict).accepted, counts(&strict).overlapping),
+        (5, 2)
+    );
+
+    let late = stamped().policy(Policy::Drop).lateness(5);
+    let mut lenient = session(&sum("fixed 5"), late);
+    lenient
+        .push("x", &keyed(&[(10, "a"), (12, "b"), (13, "a"), (9, "b")]))
+        .expect("in time");
+    lenient
+        .push("x", &keyed(&[(15, "a"), (18, "b")]))
+        .expect("in time");
+    // Those of 9 and 10 come first; (7, 12] of b and (8, 13] of a overlap them.
+    assert_eq!(
+        closed(&mut lenient),
+        "4 9 b 9, 5 10 a 10, 10 15 a 25, 13 18 b 27"
+    );
+    assert_eq!(
+        (counts(&lenient).accepted, counts(&lenient).overlapping),
+        (4, 2)
+    );
 }
 
 #[test]
@@ -317,6 +379,61 @@ fn a_session_ends_in_three_ways() {
 }
 
 #[test]
+fn watermarks_catch_up_with_rows() {
+    let sum = "input ~x: f64 point overlap bag ~s[t] = reduce sum ~x[t-10:t] output ~s";
+    let mut session = session(sum, stamped().lateness(5));
+    session.catch_up().expect("open");
+    assert_eq!(session.status().inputs[0].watermark, None);
+    session.push("x", &points(&[4, 7])).expect("in time");
+    assert_eq!(taken(&mut session), "");
+    session.catch_up().expect("open");
+    assert_eq!(taken(&mut session), "3 4 4, 6 7 11");
+    session.push("x", &points(&[7])).expect_err("late");
+    session.push("x", &points(&[8])).expect("in time");
+    assert_eq!(closed(&mut session), "7 8 19");
+    session.catch_up().expect_err("closed");
+}
+
+/// A row that another one of the same time takes the place of does not leave the last event open.
+#[test]
+fn a_state_is_told_when_the_next_one_has_begun() {
+    let twice = "input ~x: f64 until_next overlap last ~s[t] = ~x[t] * 2.0 output ~s";
+    for pushes in [&[&[5, 11][..], &[11]][..], &[&[5, 11, 11]]] {
+        let mut session = session(twice, stamped());
+        let mut told = Vec::new();
+        for push in pushes {
+            session.push("x", &points(push)).expect("in time");
+            told.push(taken(&mut session));
+        }
+        assert_eq!(told[0], "4 10 10");
+        assert!(told[1..].iter().all(String::is_empty));
+        assert_eq!(closed(&mut session), "10 11 22");
+    }
+}
+
+#[test]
+fn strings_of_any_form_are_in_a_checkpoint() {
+    let text = "input ~x: utf8 point overlap bag ~s[t] = reduce last ~x[t-10:t] output ~s";
+    let words = |times: Vec<i64>| {
+        let words = StringViewArray::from_iter_values(times.iter().map(|t| format!("word {t}")));
+        let times: ArrayRef = Arc::new(Int64Array::from(times));
+        let words: ArrayRef = Arc::new(words);
+        RecordBatch::try_from_iter([("t", times), ("v", words)]).expect("as many rows")
+    };
+    let options = || options().input("x", stamped());
+    let mut session = Session::new(&compiled(text), options()).expect("a session");
+    session.push("x", &words(vec![1, 2, 3])).expect("in time");
+    session.take().expect("runs");
+    let bytes = session.checkpoint().expect("bytes");
+    let mut again = Session::restore(&compiled(text), &bytes, options()).expect("restores");
+    for session in [&mut session, &mut again] {
+        session.push("x", &words(vec![4])).expect("in time");
+    }
+    let rest = |session: &mut Session| session.close(Completion::End).expect("runs");
+    assert_eq!(rest(&mut session), rest(&mut again));
+}
+
+#[test]
 fn results_are_given_early_and_revised() {
     let options = options()
         .input("x", stamped().lateness(20))
@@ -399,6 +516,60 @@ fn events_may_end_later_than_they_begin() {
         .expect("taken");
     session.advance(60).expect("open");
     assert_eq!(closed(&mut session), "40 50 1010, 50 60 1010");
+}
+
+#[test]
+fn an_open_event_of_a_key_ends_where_the_next_of_the_key_starts() {
+    let text_of = "input ~x: {k: i64, v: f64} interval key k ~v[t] = ~x[t].v ~s[t every 10] = reduce sum ~v[t-10:t] output ~s";
+    let rows = |rows: &[(i64, Option<i64>, i64, f64)]| {
+        let starts: ArrayRef = Arc::new(rows.iter().map(|r| Some(r.0)).collect::<Int64Array>());
+        let ends: ArrayRef = Arc::new(rows.iter().map(|r| r.1).collect::<Int64Array>());
+        let keys: ArrayRef = Arc::new(rows.iter().map(|r| Some(r.2)).collect::<Int64Array>());
+        let values: ArrayRef = Arc::new(rows.iter().map(|r| Some(r.3)).collect::<Float64Array>());
+        RecordBatch::try_from_iter([("from", starts), ("to", ends), ("k", keys), ("v", values)])
+            .expect("rows")
+    };
+    let edges = || {
+        let interval = InputOptions::new(IngressOptions::interval("from", "to"));
+        interval.edges().lateness(30).policy(Policy::Drop)
+    };
+    let all = [
+        (2, None, 1, 1.0),
+        (4, None, 2, 10.0),
+        (12, None, 1, 100.0),
+        // Another key does not end an event, and of two of a key that overlap the one that ends later is left out.
+        (14, Some(16), 1, 1000.0),
+        (15, Some(25), 2, 5.0),
+        (12, Some(22), 1, 100.0),
+    ];
+    for mode in [Mode::Final, Mode::Updates] {
+        let compiled = compiled(text_of);
+        let options = || self::options().mode(mode).input("x", edges());
+        let mut session = Session::new(&compiled, options()).expect("a session");
+        let mut given = Vec::new();
+        for row in all {
+            session.push("x", &rows(&[row])).expect("taken");
+            given.push(taken(&mut session));
+            let bytes = session.checkpoint().expect("bytes");
+            session = Session::restore(&compiled, &bytes, options()).expect("the same");
+        }
+        given.push(closed(&mut session));
+        let expected = match mode {
+            Mode::Final => "0 10 1 1, 0 10 2 10, 10 20 1 1001, 10 20 2 15, 20 30 2 5".to_owned(),
+            Mode::Updates => [
+                "insert 0 10 1 1",
+                "insert 0 10 2 10",
+                "insert 10 20 1 101, insert 10 20 2 10",
+                "update 10 20 1 1101",
+                "update 10 20 2 15, insert 20 30 2 5",
+                "update 10 20 1 1001",
+            ]
+            .join(", "),
+        };
+        given.retain(|rows| !rows.is_empty());
+        assert_eq!(given.join(", "), expected);
+        assert_eq!(counts(&session).overlapping, 1, "{mode:?}");
+    }
 }
 
 #[test]

@@ -12,7 +12,9 @@ use tilt::{
     data::{IngressOptions, Layout, SnapshotBuffer, ingest},
     interp::{Options, RunError, run_buffers},
     ir::{Input, Program, SpanRule},
-    live::{Completion, InputOptions, Mode, Policy, Session, SessionError, SessionOptions},
+    live::{
+        Completion, InputOptions, Latency, Mode, Policy, Session, SessionError, SessionOptions,
+    },
 };
 
 use crate::{
@@ -175,6 +177,8 @@ struct Trial<'a> {
     lateness: i64,
     /// Whether intervals come as two rows.
     edges: bool,
+    max_batch: Option<usize>,
+    latency: Option<Latency>,
 }
 
 impl Trial<'_> {
@@ -184,6 +188,14 @@ impl Trial<'_> {
             .run(self.run.clone())
             .mode(self.mode)
             .egress(Layout::Interval);
+        let options = self
+            .max_batch
+            .into_iter()
+            .fold(options, SessionOptions::max_batch);
+        let options = self
+            .latency
+            .into_iter()
+            .fold(options, SessionOptions::latency);
         inputs.fold(options, |options, (_, input)| {
             let policy = match self.horizon {
                 0 => Policy::Raise,
@@ -234,8 +246,11 @@ impl Trial<'_> {
             let len = (1 + roll(most)).min(rows.num_rows() - from);
             session.push(name, &rows.slice(from, len))?;
             at.insert(*name, from + len);
-            if roll(2) == 0 {
-                take(&session.take()?);
+            match roll(8) {
+                0..4 => take(&session.take()?),
+                4 => take(&session.take_now()?),
+                5 => session.at(roll(30) as i64),
+                _ => {}
             }
             if roll(8) == 0 {
                 let bytes = session.checkpoint()?;
@@ -303,6 +318,13 @@ fn difference(
             horizon,
             lateness,
             edges,
+            max_batch: [None, Some(1), Some(5), Some(1000)][roll(4)],
+            latency: [
+                None,
+                None,
+                Some(Latency::Events(4)),
+                Some(Latency::Clock(10)),
+            ][roll(4)],
         };
         let found = trial.results(&arriving, roll);
         let mut found = match found {

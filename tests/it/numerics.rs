@@ -37,6 +37,22 @@ impl Wide {
         self.add(square).add(lost)
     }
 
+    fn plus(self, other: Self) -> Self {
+        self.add(other.0).add(other.1)
+    }
+
+    fn times(self, other: Self) -> Self {
+        let product = self.0 * other.0;
+        let lost = self.0.mul_add(other.0, -product);
+        Self::new(product, lost + (self.0 * other.1 + self.1 * other.0))
+    }
+
+    fn over(self, n: f64) -> Self {
+        let quotient = self.0 / n;
+        let rest = (-quotient).mul_add(n, self.0) + self.1;
+        Self::new(quotient, rest / n)
+    }
+
     fn get(self) -> f64 {
         self.0 + self.1
     }
@@ -108,6 +124,23 @@ fn exact_std(window: &[f64]) -> Option<f64> {
         .fold(Wide::ZERO, |sum, v| sum.add_square((v - anchor) - mean))
         .get();
     (window.len() > 1).then(|| (squares / (n - 1.0)).sqrt())
+}
+
+/// The mean powers of the deviations from the mean: second, third and fourth.
+fn exact_moments(window: &[f64]) -> [Wide; 3] {
+    let n = window.len() as f64;
+    let sum = window.iter().fold(Wide::ZERO, |sum, v| sum.add(*v));
+    let mean = sum.over(n);
+    let mut sums = [Wide::ZERO; 3];
+    for v in window {
+        let d = Wide(-mean.0, -mean.1).add(*v);
+        let mut power = d;
+        for sum in &mut sums {
+            power = power.times(d);
+            *sum = sum.plus(power);
+        }
+    }
+    sums.map(|sum| sum.over(n))
 }
 
 /// Numbers in [0, 1) that look random.
@@ -206,6 +239,50 @@ fn deviations_far_from_zero_keep_their_digits() {
                 (found - expected).abs() <= 1e-12 * expected,
                 "{found} against {expected}"
             );
+        }
+    }
+}
+
+#[test]
+fn higher_moments_keep_their_digits() {
+    let noise = uniform(4000);
+    let offset = noise.iter().map(|v| v + 1e9).collect();
+    let mut walk = noise.clone();
+    for i in 1..walk.len() {
+        walk[i] = walk[i - 1] + (noise[i] - 0.5);
+    }
+    let spike = |(i, v): (usize, &f64)| if i % 137 == 5 { 1e12 } else { *v };
+    let spikes = noise.iter().enumerate().map(spike).collect();
+    // Steps at splits of windows, beside them and inside of blocks.
+    let step = |(i, v): (usize, &f64)| v + 1e6 * ((i / 151 + i / 300) % 3) as f64;
+    let steps = noise.iter().enumerate().map(step).collect();
+    let decades = uniform(8000)
+        .chunks(2)
+        .map(|pair| (pair[0] - 0.5) * 10f64.powf(12.0 * pair[1]))
+        .collect();
+    for (name, values) in [
+        ("noise", noise),
+        ("offset", offset),
+        ("walk", walk),
+        ("spikes", spikes),
+        ("steps", steps),
+        ("decades", decades),
+    ] {
+        let found = [
+            reduce("var(0)", &values),
+            reduce("skew", &values),
+            reduce("kurtosis(pearson, biased)", &values),
+        ];
+        for (row, window) in windows(&values).enumerate().skip(1) {
+            let [m2, m3, m4] = exact_moments(window).map(Wide::get);
+            let expected = [m2, m3 / (m2 * m2.sqrt()), m4 / (m2 * m2)];
+            for (found, expected) in found.iter().zip(expected) {
+                let found = found[row].expect("a window of two events or more");
+                assert!(
+                    (found - expected).abs() <= 1e-12 * expected.abs().max(1.0),
+                    "{name}, row {row}: {found} against {expected}"
+                );
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use tilt::{
     Backend, Query, RunOptions,
     arrow::array::{ArrayRef, BooleanArray, Float64Array, Int32Array},
     data::{Column, SnapshotBuffer, Spans, Timeline},
-    interp::events_of,
+    interp::{Value, events_of},
     ir::{Span, Unit},
 };
 
@@ -296,4 +296,68 @@ fn strips_are_explained() {
         ),
         "{explained}"
     );
+}
+
+/// The least of the last `window` values up to each, by a queue of those that may still become it.
+fn minima(values: &[f64], window: usize) -> Vec<f64> {
+    let mut queue = std::collections::VecDeque::new();
+    let mut least = Vec::with_capacity(values.len());
+    for (i, value) in values.iter().enumerate() {
+        while queue.back().is_some_and(|j: &usize| values[*j] > *value) {
+            queue.pop_back();
+        }
+        queue.push_back(i);
+        while queue.front().is_some_and(|j| j + window <= i) {
+            queue.pop_front();
+        }
+        least.push(values[queue[0]]);
+    }
+    least
+}
+
+/// Windows that the oracle would take minutes for: those whose suffixes are kept in a ring, and all around the lengths at which the algorithm changes.
+#[test]
+fn extremes_of_windows_of_any_length() {
+    let data = Samples {
+        first: 1,
+        period: 1,
+        length: 1,
+        len: 90_001,
+        missing: Missing::None,
+    };
+    let values = (0..data.len).map(|i| mixed(i as u64) as f64 / 7.0 - 3e8);
+    let values: Vec<f64> = values.collect();
+    let inputs = BTreeMap::from([("x".to_owned(), data.scalar())]);
+    let lengths = [
+        1, 2, 7, 8, 9, 15, 16, 17, 23, 24, 64, 100, 2047, 4096, 16_383, 16_384, 16_400, 17_003,
+        40_000, 80_000,
+    ];
+    for window in lengths {
+        let right = minima(&values, window);
+        for (sign, agg) in [("", "min"), ("-", "max")] {
+            let query = format!(
+                "query q unit tick {{ input ~x: f64 fixed 1 period 1
+                   ~z[t] = {sign}~x[t]
+                   ~y[t] = {sign}(reduce {agg} ~z[t-{window} : t])  output ~y }}"
+            );
+            let compiled = Query::parse(&query).unwrap_or_else(|e| panic!("{e}\n{query}"));
+            let compiled = compiled.compile().unwrap();
+            assert!(compiled.explain().contains("doubling"), "{query}");
+            for rows in [None, Some(8192), Some(1000)] {
+                let mut options = RunOptions::default();
+                if let Some(rows) = rows {
+                    options = options.piece_rows(rows);
+                }
+                let found = compiled.run(&inputs, &options).unwrap();
+                let found = events_of(&found).unwrap();
+                assert_eq!(found.len(), right.len(), "{query}");
+                for (i, (event, right)) in found.iter().zip(&right).enumerate() {
+                    assert!(
+                        event.value.same(&Value::Float(*right)),
+                        "row {i} in {rows:?} rows: {event:?}, not {right}\n{query}"
+                    );
+                }
+            }
+        }
+    }
 }

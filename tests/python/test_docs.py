@@ -22,7 +22,7 @@ def python_only(page: str) -> str:
     return "\n".join(kept) + "\n"
 
 
-@pytest.mark.parametrize("page", ["index.md", "ten_minutes.md", "concepts.md", "cookbook.md"])
+@pytest.mark.parametrize("page", ["index.md", "ten_minutes.md", "concepts.md", "cookbook.md", "live.md"])
 def test_outputs_of_the_page_are_true(page: str) -> None:
     path = DOCS / page
     session = python_only(path.read_text(encoding="utf-8"))

@@ -201,7 +201,7 @@ def test_stages_of_explain() -> None:
     assert "loop" in query.explain()
     assert "define" in query.explain("llvm")
     assert ".text" in query.explain("asm")
-    interpreted = tl.Query("query q unit tick { input ~x: i64 point  ~y[t] = reduce collect ~x[t-3 : t]  output ~y }")
+    interpreted = tl.Query("query q unit tick { input ~x: i64 point  output ~x }")
     assert interpreted.explain("llvm").startswith("; interpreted: ")
     assert repr(query) == "<tilt.Query sums(~x: f64) -> ~y: f64>"
 

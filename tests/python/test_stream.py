@@ -97,6 +97,14 @@ def test_lookup(trades: tl.Stream) -> None:
         trades.lookup(tl.table({"k": [1], "px": [2]}, key="k"), on="qty")
 
 
+def test_rows_bound_to_a_looked_up_source_are_looked_up() -> None:
+    ads = tl.table({"ad_id": [7, 8], "campaign": ["x", "y"]}, key="ad_id")
+    views = tl.source("views", {"t": "i64", "ad": "i64"}, time="t").lookup(ads, on="ad")
+    rows = {"t": [1, 2, 3], "ad": [8, 9, 7]}
+    assert views.run(views=rows)["campaign"] == ["y", None, "x"]
+    assert views.bind(views=tl.stream(rows, time="t")).collect()["campaign"] == ["y", None, "x"]
+
+
 def test_deferred_sources() -> None:
     ticks = tl.source("ticks", {"t": "timestamp(us)", "px": "f64"}, time="t")
     query = ticks["px"]["-10s":].max()

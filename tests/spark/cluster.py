@@ -26,8 +26,8 @@ from queries import KEYED, ONE, ticks
 from test_run import by_time_and_key, local, same
 
 
-def executors() -> list[int]:
-    """Give the processes of executors below this one."""
+def executors(mark: str) -> list[int]:
+    """Give the processes of executors of a cluster that was started with a mark in its environment."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -36,7 +36,7 @@ def executors() -> list[int]:
                 parents = (entry / "environ").read_bytes()
             except OSError:
                 continue
-            mine = f"TILT_TEST_CLUSTER={os.getpid()}".encode()
+            mine = f"TILT_TEST_CLUSTER={mark}".encode()
             if b"CoarseGrainedExecutorBackend" in command and mine in parents:
                 found.append(int(entry.name))
     return found
@@ -69,11 +69,11 @@ def killed(spark: SparkSession, table: pa.Table) -> None:
     slow = tl.udf(slowly, args=[float], returns=float, name="slowly")
     query = lambda x: slow(x["price"])["-10s":].mean()  # noqa: E731
     job = ts.run(query, spark.createDataFrame(table), time="ts", slices=6)
-    victims = executors()
+    victims = executors(str(os.getpid()))
     assert len(victims) == 2, victims
     threading.Timer(3.0, os.kill, (victims[0], signal.SIGKILL)).start()
     same(job.toArrow(), local(query, {"stream": table}))
-    assert victims[0] not in executors()
+    assert victims[0] not in executors(str(os.getpid()))
 
 
 def main() -> None:

@@ -31,6 +31,10 @@ def around(trades: tl.Stream, quotes: tl.Stream) -> tl.Stream:
     return trades.with_columns(bid=quotes["bid"]["-3s":"+2s"].mean(), ask=quotes["ask"]["-1s":].max())
 
 
+def overlapping(trades: tl.Stream, quotes: tl.Stream) -> tl.Stream:
+    return trades.select("price").hold("3s").join(quotes.select("bid", "ask").hold("5s"))
+
+
 ONE: dict[str, Query] = {
     "zscore": zscore,
     "trend": trend,
@@ -54,7 +58,7 @@ KEYED: dict[str, Query] = ONE | {
 }
 """Queries of one input that are possible for each key."""
 
-TWO: dict[str, Query] = {"asof": asof, "around": around}
+TWO: dict[str, Query] = {"asof": asof, "around": around, "overlapping": overlapping}
 """Queries of trades and quotes."""
 
 Row = dict[str, Any]

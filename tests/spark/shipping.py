@@ -1,20 +1,20 @@
-"""Ship tilt to a standalone cluster whose executors do not have it: as an archive, and as a library.
+"""Ships tilt to executors that do not have it: as a library, as an archive, and as an artifact of a remote session.
 
-    python tests/spark/shipping.py
+    python tests/spark/shipping.py standalone | connect
 
-Starts a master and a worker, runs a query with an interpreter that has no tilt, which must say so, then with one that
-Spark unpacks from an archive, then with one that has it installed. Takes a minute or two, so `make test` leaves it out.
+`standalone` starts a master and two workers and runs a query with an interpreter that Spark unpacks from an archive,
+with one that has no tilt on one of the workers, which must say so, and with one that has it installed, also where a
+task is run a second time because it is slow. `connect` hands the archive to a session without a JVM here.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
+import re
 import subprocess
 import sys
 import tempfile
 import time
-import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,83 +26,162 @@ from pyspark.sql import SparkSession
 
 import tilt as tl
 import tilt.spark as ts
+from broker import free_ports
 from conftest import settings
+from environments import environment, here, with_tilt
 from queries import ONE, ticks
 from test_run import local, same
 
 HOME = Path(pyspark.__file__).parent
-MASTER = "spark://127.0.0.1:17077"
+OWN = "../../python"
+"""The interpreter of a worker, as its executors see it."""
+REMOTE = ["pandas", "grpcio", "grpcio-status", "googleapis-common-protos", "zstandard"]
 
 
 @contextmanager
-def cluster(directory: Path) -> Iterator[None]:
-    """Run a master and a worker with two cores."""
-    environment = os.environ | {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOG_DIR": str(directory)}
+def cluster(directory: Path, pythons: list[Path]) -> Iterator[str]:
+    """Run a master, and a worker for each interpreter, which is there by the name of :data:`OWN`.
+
+    They have different hosts: a task is not tried a second time on its own.
+    """
+    (port,) = free_ports(1)
+    master = f"spark://127.0.0.1:{port}"
     spark_class = str(HOME / "bin" / "spark-class")
     deploy = "org.apache.spark.deploy"
-    commands = [
-        [spark_class, f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", "17077", "--webui-port", "18077"],
-        [spark_class, f"{deploy}.worker.Worker", "-c", "2", "-m", "2g", "-d", str(directory), MASTER],
-    ]
+    commands = [[f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]]
+    for number, python in enumerate(pythons, 1):
+        work = directory / str(number)
+        work.mkdir()
+        # A link would be an interpreter without the packages that are beside the real one.
+        (work / "python").write_text(f'#!/bin/sh\nexec {python} "$@"\n')
+        (work / "python").chmod(0o755)
+        worker = ["-c", "1", "-m", "1g", "-d", str(work), "--host", f"127.0.0.{number}", "--webui-port", "0"]
+        commands.append([f"{deploy}.worker.Worker", *worker, master])
+    variables = os.environ | {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOG_DIR": str(directory)}
     started = []
-    with (directory / "cluster.log").open("w") as log:
-        for command in commands:
-            started.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=directory))
-            time.sleep(10)
-        try:
-            yield
-        finally:
-            for process in reversed(started):
-                process.terminate()
-                process.wait(30)
-
-
-def environment(directory: Path, *, has_tilt: bool) -> Path:
-    """Make a virtual environment with what Spark needs, and tilt as its wheel installs it."""
-    venv.create(directory, with_pip=True)
-    needed = ["pyarrow", "numpy", "venv-pack", "setuptools<81"]
-    subprocess.run([str(directory / "bin" / "pip"), "install", "--quiet", *needed], check=True)
-    if has_tilt:
-        (packages,) = (directory / "lib").glob("python*/site-packages")
-        shutil.copytree(Path(tl.__file__).parent, packages / "tilt")
-    return directory
-
-
-def check(python: str, archive: str | None = None) -> None:
-    """Run a query whose tasks use an interpreter."""
-    os.environ["PYSPARK_PYTHON"] = python
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = settings(SparkSession.builder.master(MASTER)).config("spark.executor.memory", "1g")
-    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.pyspark.python", python)
-    if archive is not None:
-        builder = builder.config("spark.archives", archive)
-    spark = builder.getOrCreate()
+    logs = []
+    for number, command in enumerate(commands):
+        logs.append(directory / f"{number}.log")
+        with logs[-1].open("w") as lines:
+            whole = [spark_class, *command]
+            started.append(subprocess.Popen(whole, env=variables, stdout=lines, stderr=lines, cwd=directory))
+        if number == 0:
+            awaited(logs)
+    awaited(logs)
     try:
-        ts.tune(spark)
-        table = ticks(np.random.default_rng(1), 200)
-        with ts.errors():
-            found = ts.run(ONE["zscore"], spark.createDataFrame(table), time="ts", slices=3).toArrow()
-        same(found, local(ONE["zscore"], {"stream": table}))
+        yield master
+    finally:
+        for process in reversed(started):
+            process.terminate()
+        for process in started:
+            process.wait(30)
+
+
+def awaited(logs: list[Path]) -> None:
+    """Wait until daemons say that they are ready."""
+    for _ in range(600):
+        if all(re.search("elected leader|Successfully registered", log.read_text()) for log in logs):
+            return
+        time.sleep(0.1)
+    raise AssertionError("\n".join(log.read_text()[-2000:] for log in logs))
+
+
+def check(spark: SparkSession, python: str | None = None) -> None:
+    """Run a query, whose tasks use an interpreter."""
+    if python is not None:
+        spark.conf.set("spark.sql.execution.pyspark.python", python)
+    table = ticks(np.random.default_rng(1), 200)
+    with ts.errors():
+        found = ts.run(ONE["zscore"], spark.createDataFrame(table), time="ts", slices=3).toArrow()
+    same(found, local(ONE["zscore"], {"stream": table}))
+
+
+def standalone(master: str, bare: Path, full: Path, archive: Path) -> None:
+    """Run a query whose tasks use one interpreter after the other."""
+    os.environ |= {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": "./shipped/bin/python"}
+    settled = {
+        "driver.host": "127.0.0.1",
+        "executor.memory": "1g",
+        "archives": f"{archive}#shipped",
+        "scheduler.minRegisteredResourcesRatio": "1.0",
+        "task.maxFailures": "1",
+        "speculation": "true",
+        "speculation.multiplier": "1.2",
+        "speculation.quantile": "0.3",
+    }
+    builder = settings(SparkSession.builder.master(master))
+    for name, value in settled.items():
+        builder = builder.config(f"spark.{name}", value)
+    spark = builder.getOrCreate()
+    ts.tune(spark)
+    try:
+        check(spark)
+        with pytest.raises(ts.ShippingError, match=f"{bare}.*must be installed there"):
+            check(spark, OWN)
+        check(spark, str(full))
+        speculated(spark)
+    finally:
+        spark.stop()
+
+
+def speculated(spark: SparkSession) -> None:
+    """Run a query whose task is stuck, so that it is run a second time elsewhere: the answer is the same."""
+    table = ticks(np.random.default_rng(1), 200, nulls=0.0)
+    with tempfile.TemporaryDirectory() as told:
+
+        def stuck(value: float) -> float:
+            import time  # noqa: PLC0415
+            from pathlib import Path  # noqa: PLC0415
+
+            from pyspark import TaskContext  # noqa: PLC0415
+
+            context = TaskContext.get()
+            if context is not None and context.partitionId() == 1:
+                (Path(told) / str(context.attemptNumber())).touch()
+                time.sleep(0 if context.attemptNumber() else 5)
+            return value
+
+        slow = tl.udf(stuck, args=[float], returns=float, name="stuck")
+        query = lambda x: slow(x["price"])["-10s":].mean()  # noqa: E731
+        found = ts.run(query, spark.createDataFrame(table), time="ts", slices=6).toArrow()
+        assert {path.name for path in Path(told).iterdir()} == {"0", "1"}
+    same(found, local(query, {"stream": table}))
+
+
+def connect(bare: Path, archive: Path) -> None:
+    """Run a query in a remote session, whose executors first have no tilt, and then that of an archive."""
+    os.environ["PYSPARK_PYTHON"] = str(bare)
+    builder = settings(SparkSession.builder.remote("local-cluster[1,1,1024]")).config("spark.executor.memory", "1g")
+    spark = builder.getOrCreate()
+    assert "connect" in type(spark).__module__
+    ts.tune(spark)
+    try:
+        with pytest.raises(ts.ShippingError, match="must be installed there"):
+            check(spark)
+        spark.addArtifacts(f"{archive}#shipped", archive=True)
+        check(spark, "shipped/bin/python")
     finally:
         spark.stop()
 
 
 def main() -> None:
-    """Try all."""
-    with tempfile.TemporaryDirectory() as name:
+    """Try what is asked for."""
+    # Executors would inherit it, and with it the tilt of the checkout.
+    os.environ.pop("PYTHONPATH", None)
+    needed = here("pyarrow", "numpy")
+    bare = environment("bare", here("pyarrow", "numpy", *REMOTE)) / "bin" / "python"
+    full = with_tilt(environment("full", [*needed, "venv-pack", "setuptools<81"])) / "bin" / "python"
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         directory = Path(name)
-        bare = environment(directory / "bare", has_tilt=False)
-        full = environment(directory / "full", has_tilt=True)
         archive = directory / "full.tar.gz"
-        subprocess.run([str(full / "bin" / "venv-pack"), "-q", "-p", str(full), "-o", str(archive)], check=True)
-        with cluster(directory):
-            with pytest.raises(ts.ShippingError, match="must be installed there"):
-                check(str(bare / "bin" / "python"))
-            print("an executor without tilt says so")
-            check(str(full / "bin" / "python"))
-            print("as a library: done")
-            check("./shipped/bin/python", f"{archive}#shipped")
-            print("as an archive: done")
+        pack = [str(full.parent / "venv-pack"), "-q", "--compress-level", "0", "-o", str(archive)]
+        subprocess.run([*pack, "-p", str(full.parents[1])], check=True)
+        if sys.argv[1] == "connect":
+            connect(bare, archive)
+        else:
+            with cluster(directory, [full, bare]) as master:
+                standalone(master, bare, full, archive)
+    print("done")
 
 
 if __name__ == "__main__":

@@ -19,10 +19,11 @@ from tilt.sources import Deferred, Events
 from tilt.spark.cuts import Blocks, Halo, Reach, Slices, bounded
 from tilt.spark.plan import Bound
 from tilt.spark.sliced import SlicedTask
-from tilt.spark.survey import cut_input
+from tilt.spark.survey import AT_ONCE, cut_input
 from tilt.spark.task import ORDER, TAG
 
 LAYOUT: Literal["interval"] = "interval"
+CUT = ["zscore", "ahead", "filled", "hopping"]
 
 
 def run_sliced(query: Query, tables: dict[str, pa.Table], cuts: tuple[int, ...], valid: str = "point") -> pa.Table:
@@ -114,27 +115,36 @@ def test_slices_have_about_as_many_rows_each() -> None:
     assert rows.max() < 1.5 * rows.mean()
 
 
-@pytest.mark.parametrize("name", ["zscore", "ahead", "filled", "hopping"])
-def test_a_slice_with_many_rows_is_cut_further(name: str) -> None:
+@pytest.mark.parametrize(("name", "key"), [*((name, None) for name in CUT), ("zscore", "sym"), ("hopping", "sym")])
+def test_a_slice_with_many_rows_is_cut_further(name: str, key: str | None) -> None:
     table = ticks(np.random.default_rng(3), 300)
-    source = Deferred(tl.Table(table.slice(0, 0)), Events(time="ts", overlap="bag"))
-    stream = ONE[name](tl.Stream._input("stream", source))
-    bound = Bound(stream, {"stream": Schema(table.schema, source.events)})
+    batches = with_header(table)
+    whole, parts = (
+        pa.Table.from_batches(sliced_task(ONE[name], table.schema, key, at_once=rows).run(iter(batches)))
+        for rows in (1000, 40)
+    )
+    assert parts.equals(whole)
+    assert len(parts) > 10
+
+
+def sliced_task(query: Query, schema: pa.Schema, key: str | None = None, *, at_once: int = AT_ONCE) -> SlicedTask:
+    """Give what executors run for a query of one input."""
+    source = Deferred(tl.Table(schema.empty_table()), Events(time="ts", overlap="bag", key=key))
+    bound = Bound(query(tl.Stream._input("stream", source)), {"stream": Schema(schema, source.events)})
     columns = {column: column for column in bound.columns("stream")}
-    query = bound.task({"stream": columns}, ())
     cut = cut_input(bound, "stream", bound.halo("stream", None))
-    order = pa.array(range(len(table)))
-    batch = table.append_column(ORDER, order).append_column(TAG, pa.array([0] * len(table), pa.int8()))
+    return SlicedTask(bound.task({"stream": columns}, ()), cuts=(cut,), at_once=at_once)
+
+
+def with_header(table: pa.Table) -> list[pa.RecordBatch]:
+    """Give rows as a task gets them, after those that say when the run begins and ends."""
+    tags = pa.array(np.zeros(len(table)), pa.int8())
+    batch = table.append_column(ORDER, pa.array(np.arange(len(table)))).append_column(TAG, tags)
     times = np.asarray(table.column("ts").cast("int64"))
     head = [batch.slice(0, 1).set_column(batch.num_columns - 1, TAG, pa.array([tag], pa.int8())) for tag in (-3, -4)]
     span = [int(times.min()) - 1, int(times.max())]
     head = [rows.set_column(rows.num_columns - 2, ORDER, pa.array([at])) for rows, at in zip(head, span, strict=True)]
-    batches = [found for part in (*head, batch) for found in part.to_batches()]
-    whole, parts = (
-        pa.Table.from_batches(SlicedTask(query, cuts=(cut,), at_once=rows).run(iter(batches))) for rows in (1000, 40)
-    )
-    assert parts.equals(whole)
-    assert len(parts) > 10
+    return [found for part in (*head, batch) for found in part.to_batches()]
 
 
 @dataclass(frozen=True)

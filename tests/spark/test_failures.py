@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import importlib
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -115,30 +117,84 @@ def test_functions_of_python_travel(spark: SparkSession) -> None:
     assert all(row.h == row.price / 2 for row in rows)
 
 
-def test_cancelled_jobs_stop_within_seconds(spark: SparkSession) -> None:
-    stuck = tl.udf(_slow, args=[float], returns=float, name="spark_slow")
+def test_cancelled_jobs_stop_within_seconds(spark: SparkSession, tmp_path: Path) -> None:
+    def alive(value: float) -> float:
+        import time  # noqa: PLC0415
+        from pathlib import Path  # noqa: PLC0415
+
+        Path(told).touch()
+        time.sleep(0.05)
+        return value
+
+    told = str(tmp_path / "alive")
+    slow = tl.udf(alive, args=[float], returns=float, name="spark_alive")
     frame = spark.createDataFrame(ticks(np.random.default_rng(1), 2000, nulls=0.0))
-    job = ts.run(lambda x: stuck(x["price"]), frame, time="ts", key="sym", partitions=1)
-    ended: list[float] = []
+    job = ts.run(lambda x: slow(x["price"]), frame, time="ts", key="sym", partitions=1)
+    ended = threading.Event()
+    raised: list[Exception] = []
 
     def run() -> None:
-        spark.addTag("stuck")
         try:
-            job.collect()
-        except PySparkException:
-            ended.append(time.monotonic())
+            job.write.parquet(str(tmp_path / "out"))
+        except Exception as error:  # noqa: BLE001
+            raised.append(error)
+        ended.set()
 
     thread = threading.Thread(target=run)
     thread.start()
-    time.sleep(8)
-    asked = time.monotonic()
-    spark.interruptTag("stuck")
-    thread.join(30)
-    assert ended and ended[0] - asked < 10
+    begun = time.monotonic()
+    while not Path(told).exists() and time.monotonic() - begun < 60:
+        time.sleep(0.1)
+    spark.sparkContext.cancelAllJobs()
+    assert ended.wait(10)
+    (error,) = raised
+    assert "cancelled" in str(error)
+    # Spark kills the worker of a task that does not end by itself, after two seconds.
+    time.sleep(4)
+    last = Path(told).stat().st_mtime
+    time.sleep(1)
+    assert Path(told).stat().st_mtime == last
+    thread.join()
+    assert_nothing_written(tmp_path / "out")
 
 
-def _slow(value: float) -> float:
-    import time  # noqa: PLC0415
+def test_jobs_that_fail_write_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    table = ticks(np.random.default_rng(1), 200)
+    # Only the last slice has a time that is there twice: others have results before the job fails.
+    _, first = np.unique(np.asarray(table.column("ts").cast("int64")), return_index=True)
+    last = pa.concat_tables([table.take(pa.array(first)), table.slice(len(table) - 1)])
+    job = ts.run(ONE["zscore"], spark.createDataFrame(last), time="ts", overlap="disjoint", slices=6)
+    with pytest.raises(tl.OverlapError), ts.errors():
+        job.write.parquet(str(tmp_path / "out"))
+    assert_nothing_written(tmp_path / "out")
 
-    time.sleep(0.05)
-    return value
+
+def assert_nothing_written(directory: Path) -> None:
+    """Assert that a directory has no file that a reader would take for a result."""
+    found = [path.relative_to(directory) for path in directory.rglob("*") if path.is_file()]
+    assert all(any(part.startswith(("_temporary", ".")) for part in path.parts) for path in found), found
+
+
+def test_errors_name_the_row_and_its_key(spark: SparkSession) -> None:
+    table = ticks(np.random.default_rng(1), 50)
+    sizes = pa.array([*range(49), -7])
+    frame = spark.createDataFrame(table.set_column(table.column_names.index("size"), "size", sizes))
+    twice = frame.where("size = -7").unionAll(frame.where("size = -7")).withColumn("sym", F.lit("twice"))
+    with pytest.raises(tl.OverlapError, match=r"row 1.*ts = \S+.*sym = twice") as caught, ts.errors():
+        ts.run(ONE["zscore"], twice, time="ts", key="sym", overlap="disjoint").collect()
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_slow_is_said_once(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "spark.sql.execution.arrow.maxBytesPerBatch"
+    frame = spark.createDataFrame(ticks(np.random.default_rng(1), 5))
+    monkeypatch.setattr(importlib.import_module("tilt.spark.run"), "_said", set())
+    before = spark.conf.get(name)
+    spark.conf.unset(name)
+    try:
+        with pytest.warns(UserWarning, match=r"maxBytesPerBatch is .*tune\(session\)"):
+            ts.run(ONE["zscore"], frame, time="ts", key="sym")
+        # Warnings are errors in tests.
+        ts.run(ONE["zscore"], frame, time="ts", key="sym")
+    finally:
+        spark.conf.set(name, str(before))

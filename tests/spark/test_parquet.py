@@ -82,3 +82,15 @@ def test_what_cannot_be_scanned_is_refused(spark: SparkSession, tmp_path: Path) 
     frames = {"trades": scan, "quotes": spark.createDataFrame(quotes(np.random.default_rng(1), 5))}
     with pytest.raises(tl.QueryError, match="not inputs of one query"):
         ts.run(TWO["around"], frames, time="ts")
+
+
+def test_files_whose_columns_drift_are_refused_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    table = ticks(np.random.default_rng(2), 40)
+    path = Path(written(tmp_path / "ticks", table, files=2, group=10))
+    job = ts.run(ONE["zscore"], ts.scan_parquet(spark, str(path), time="ts"), slices=3)
+    other = table.slice(20).set_column(1, "price", table.slice(20).column("size"))
+    pq.write_table(other, path / "part-001.parquet", row_group_size=10)
+    with pytest.raises(tl.SchemaError, match=r"`price` of .*part-001.parquet is not what it was"), ts.errors():
+        job.collect()
+    with pytest.raises(tl.SchemaError, match=r"part-001\.parquet has columns .*price: int64"):
+        ts.scan_parquet(spark, str(path), time="ts")

@@ -45,7 +45,8 @@ def same(found: pa.Table, expected: pa.Table) -> None:
 def by_time_and_key(table: pa.Table, key: str) -> pa.Table:
     time = "end" if "end" in table.column_names else "ts"
     keys = list(zip(table.column(time).cast("int64").to_pylist(), table.column(key).to_pylist(), strict=True))
-    return table.take(pa.array(sorted(range(len(keys)), key=lambda i: (keys[i][0], keys[i][1] or ""))))
+    order = sorted(range(len(keys)), key=lambda i: (keys[i][0], keys[i][1] or ""))
+    return table.take(pa.array(order, pa.int64()))
 
 
 @pytest.mark.parametrize("name", ONE)
@@ -63,6 +64,23 @@ def test_keys_of_a_frame_are_the_local_result(spark: SparkSession, name: str) ->
     found = ts.run(KEYED[name], ordered(spark, table), time="ts", key="sym", partitions=2)
     expected = local(KEYED[name], {"stream": table}, key="sym")
     same(by_time_and_key(found.toArrow(), "sym"), expected)
+
+
+@pytest.mark.parametrize("keys", [10, 10_000, 1_000_000])
+def test_few_and_many_keys(spark: SparkSession, keys: int) -> None:
+    rows = max(20_000, 2 * keys)
+    frame = spark.range(0, rows, 1, 4).select(
+        F.timestamp_micros(F.col("id") * 1000).alias("ts"),
+        # Each key at two distances in turn, which are not the same for all.
+        F.pmod(F.xxhash64((F.col("id") / 3).cast("bigint")), F.lit(keys)).alias("k"),
+        F.sin(F.col("id")).alias("x"),
+    )
+    query: Query = lambda s: s.with_columns(d=s["x"].diff(), m=s["x"]["-20s":].mean())  # noqa: E731
+    found = ts.run(query, frame, time="ts", key="k", partitions=3).toArrow()
+    expected = query(tl.stream(frame.toArrow(), time="ts").key_by("k")).collect(layout="point").to_arrow()
+    assert len(pa.compute.unique(expected.column("k"))) > 0.1 * keys
+    # Times are distinct here.
+    same(found.sort_by("ts"), expected)
 
 
 @pytest.mark.parametrize("name", TWO)
@@ -178,6 +196,8 @@ def test_plans_are_explained(spark: SparkSession) -> None:
     for part in ("4 slices", "lookback 10s", "MapInArrow", "query"):
         assert part in text
     assert "by key `sym`" in ts.explain(ONE["zscore"], frame, time="ts", key="sym")
+    ahead = ts.explain(lambda x: x["price"]["-2s":"+3s"].max(), frame, time="ts", slices=4)
+    assert "lookback 2s, lookahead 3s; columns ts, price" in ahead
 
 
 @pytest.mark.parametrize("name", ["zscore", "ahead", "filled"])

@@ -23,7 +23,7 @@ use crate::{
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Layout {
     /// [`Point`](Self::Point) for events of one length that were given by one column (points and periodic samples),
-    /// [`Interval`](Self::Interval) for others. Depends on what was declared, never on the data.
+    /// [`Interval`](Self::Interval) for others. Depends on what was declared and on the query, never on the data.
     #[default]
     Auto,
     /// The event's end, named like the input's time column.
@@ -127,7 +127,7 @@ impl SnapshotBuffer {
 
     fn layout(&self, layout: Layout) -> Times {
         let interval = || match self.time_columns() {
-            TimeColumns::Stamp(column) => Times::Event {
+            TimeColumns::Stamp(column) | TimeColumns::Derived { end: column, .. } => Times::Event {
                 start: Some(column.renamed("start")),
                 end: column.renamed("end"),
             },
@@ -142,13 +142,24 @@ impl SnapshotBuffer {
         };
         match (layout, self.time_columns(), self.timeline().spans()) {
             (
+                Layout::AsGiven | Layout::Auto,
+                TimeColumns::Derived {
+                    one_length: true, ..
+                },
+                _,
+            ) => point(),
+            (
                 Layout::AsGiven,
-                TimeColumns::Stamp(_),
+                TimeColumns::Stamp(_) | TimeColumns::Derived { .. },
                 Spans::Starts { .. } | Spans::Contiguous { .. },
             ) => interval(),
             (Layout::AsGiven, _, _) => Times::Given,
             (Layout::Point, _, _) => point(),
-            (Layout::Auto, TimeColumns::Stamp(_), Spans::Fixed(_)) => point(),
+            (
+                Layout::Auto,
+                TimeColumns::Stamp(_) | TimeColumns::Derived { .. },
+                Spans::Fixed(_),
+            ) => point(),
             (Layout::Auto | Layout::Interval, _, _) => interval(),
         }
     }
@@ -158,7 +169,9 @@ impl SnapshotBuffer {
         let until_next = matches!(timeline.spans(), Spans::UntilNext { .. });
         let stamps = || pick(timeline.stored_stamps(), kept);
         match self.time_columns() {
-            TimeColumns::Stamp(column) => Ok(vec![column.write_as_given(stamps()?, unit)?]),
+            TimeColumns::Stamp(column) | TimeColumns::Derived { end: column, .. } => {
+                Ok(vec![column.write_as_given(stamps()?, unit)?])
+            }
             TimeColumns::Interval { start, end } => {
                 let starts = pick(timeline.stored_starts(), kept)?;
                 let ends = if until_next {

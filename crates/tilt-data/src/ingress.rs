@@ -4,15 +4,18 @@
 //! or narrower than 64 bits are converted; several chunks are joined; `sort` has to move rows; keyed inputs whose rows are in order
 //! only within their keys are grouped by key. Everything that semantics §7 calls bad input is found here, before anything runs.
 
+use std::sync::Arc;
+
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt64Array, new_empty_array};
 use arrow_buffer::ScalarBuffer;
-use arrow_schema::{DataType, Field as ArrowField, FieldRef};
+use arrow_schema::{DataType, Field as ArrowField, FieldRef, SchemaRef};
 use arrow_select::concat::concat;
 use tilt_ir::{DType, Field, Input, OPEN, Overlap, Span, SpanRule, Unit};
 
 use crate::{
     dtype::{accepts, from_arrow, to_arrow},
     error::{DataError, Result},
+    gaps::Gaps,
     keys::{Groups, Key},
     snapshot::{Column, Shape, SnapshotBuffer},
     time_column::{TimeColumn, TimeColumns},
@@ -45,6 +48,8 @@ pub struct IngressOptions {
     pub closed_left: bool,
     /// Look for a period where none is declared.
     pub detect_period: bool,
+    /// How many threads look through the times.
+    pub threads: usize,
 }
 
 impl IngressOptions {
@@ -65,6 +70,7 @@ impl IngressOptions {
             sort: false,
             closed_left: false,
             detect_period: true,
+            threads: 1,
         }
     }
 
@@ -93,6 +99,13 @@ impl IngressOptions {
     #[must_use]
     pub fn keep_stamps(mut self) -> Self {
         self.detect_period = false;
+        self
+    }
+
+    /// Looks through the times on so many threads, if there are many.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
         self
     }
 
@@ -183,70 +196,188 @@ pub struct RawRows {
     pub time: TimeColumns,
 }
 
-/// Reads rows in the order given, as a stream that is not in order needs it: nothing is checked but columns, types and the range of times. Where `open_ends` says so,
-/// the end of an interval may be null.
-///
-/// # Errors
-/// As [`ingest`], for what is checked.
-pub fn read_rows(
-    batch: &RecordBatch,
-    input: &Input,
+/// Reads rows in the order given, as a stream that is not in order needs it: nothing is checked but columns, types and the range of times. Batches of one schema are
+/// looked through once.
+#[derive(Debug)]
+pub struct RowReader {
+    input: Input,
     unit: Unit,
-    options: &IngressOptions,
+    options: IngressOptions,
     open_ends: bool,
-) -> Result<RawRows> {
-    let reader = Reader {
-        open_ends,
-        ..Reader::new(input, unit, options)?
-    };
-    let rows = reader.read(std::slice::from_ref(batch))?;
-    let shift = i64::from(options.closed_left);
-    let limits = -TIME_LIMIT..=TIME_LIMIT;
-    let mut events = Vec::with_capacity(rows.stamps.len());
-    for (row, stamp) in rows.stamps.iter().copied().enumerate() {
-        let start = rows.starts.as_ref().map(|starts| starts[row]);
-        let is_open = stamp == OPEN && open_ends;
-        let bad = |value: &i64| !limits.contains(value);
-        if let Some(value) = start
-            .filter(bad)
-            .or(Some(stamp).filter(|t| !is_open && bad(t)))
-        {
-            let column = if start == Some(value) {
-                rows.time.start()
-            } else {
-                rows.time.end()
-            };
-            return Err(DataError::OutOfRange {
-                column: column.name().to_owned(),
-                row,
-                value,
-                unit,
-            });
+    found: Option<Found>,
+}
+
+/// Where the columns of a schema are.
+#[derive(Debug)]
+struct Found {
+    schema: SchemaRef,
+    time: TimeColumns,
+    /// The columns of values, as they are when there are no rows.
+    columns: Vec<Column>,
+    places: Vec<usize>,
+    /// Where stamps or ends are.
+    stamps: usize,
+}
+
+/// Rows one after the other, each with a stamp.
+#[derive(Clone, Debug)]
+pub struct Stamped {
+    /// Ticks of the query.
+    pub stamps: ScalarBuffer<i64>,
+    /// The declared columns of values, in the order of [`RawRows::columns`].
+    pub columns: Vec<ArrayRef>,
+}
+
+impl RowReader {
+    /// A reader of an input's rows. Where `open_ends` says so, the end of an interval may be null.
+    pub fn new(input: &Input, unit: Unit, options: &IngressOptions, open_ends: bool) -> Self {
+        Self {
+            input: input.clone(),
+            unit,
+            options: options.clone(),
+            open_ends,
+            found: None,
         }
-        if let Some(start) = start.filter(|start| stamp <= *start) {
-            return Err(DataError::EmptyInterval {
-                row,
-                start_column: rows.time.start().name().to_owned(),
-                end_column: rows.time.end().name().to_owned(),
-                start,
-                end: stamp,
-                unit,
-            });
-        }
-        events.push(match (input.span, start) {
-            (SpanRule::Interval, Some(start)) => {
-                Span::new(start - shift, if is_open { OPEN } else { stamp - shift })
-            }
-            (SpanRule::UntilNext, _) => Span::new(stamp - 1, OPEN),
-            (SpanRule::Fixed(length), _) => Span::new(stamp - length, stamp),
-            (SpanRule::Point | SpanRule::Interval, _) => Span::new(stamp - 1, stamp),
-        });
     }
-    Ok(RawRows {
-        events,
-        columns: rows.columns,
-        time: rows.time,
-    })
+
+    /// The rows of a batch.
+    ///
+    /// # Errors
+    /// As [`ingest`], for what is checked.
+    pub fn read(&mut self, batch: &RecordBatch) -> Result<RawRows> {
+        let schema = batch.schema_ref();
+        let found = match self.found.take() {
+            Some(found) if Arc::ptr_eq(&found.schema, schema) || found.schema == *schema => found,
+            _ => self.find(batch)?,
+        };
+        let found = self.found.insert(found);
+        let ticks = |column: &TimeColumn, is_end: bool| {
+            let at = schema.index_of(column.name())?;
+            let array = batch.column(at);
+            if is_end && self.open_ends {
+                column.read_open(array, self.unit)
+            } else {
+                column.read(array, self.unit)
+            }
+        };
+        let starts = match &found.time {
+            TimeColumns::Stamp(_) | TimeColumns::Derived { .. } => None,
+            TimeColumns::Interval { start, .. } => Some(ticks(start, false)?),
+        };
+        let stamps = ticks(found.time.end(), starts.is_some())?;
+        let columns = found.columns.iter().zip(&found.places);
+        let columns = columns.map(|(column, place)| Column {
+            field: Arc::clone(&column.field),
+            array: Arc::clone(batch.column(*place)),
+        });
+        let columns = columns.collect();
+        let time = found.time.clone();
+        Ok(RawRows {
+            events: self.events(&time, &stamps, starts.as_deref())?,
+            columns,
+            time,
+        })
+    }
+
+    /// The rows of a batch with the schema of the one before, if each has one stamp in range and they are in order. Otherwise [`read`](Self::read) tells more.
+    pub fn read_in_order(&self, batch: &RecordBatch) -> Option<Stamped> {
+        let schema = batch.schema_ref();
+        let found = self.found.as_ref()?;
+        if !Arc::ptr_eq(&found.schema, schema) && found.schema != *schema {
+            return None;
+        }
+        let TimeColumns::Stamp(time) = &found.time else {
+            return None;
+        };
+        let stamps = time.read(batch.column(found.stamps), self.unit).ok()?;
+        let (first, last) = (*stamps.first()?, *stamps.last()?);
+        let in_range = -TIME_LIMIT <= first && last <= TIME_LIMIT;
+        // At the speed of memory, as nearly all are in order.
+        let pairs = stamps.iter().zip(&stamps[1..]);
+        if !in_range || pairs.filter(|(a, b)| a > b).count() > 0 {
+            return None;
+        }
+        let columns = found.places.iter().map(|at| Arc::clone(batch.column(*at)));
+        Some(Stamped {
+            stamps,
+            columns: columns.collect(),
+        })
+    }
+
+    /// Looks through the schema of the next batch, also if it is the same.
+    pub fn forget(&mut self) {
+        self.found = None;
+    }
+
+    /// Looks through a schema.
+    fn find(&self, batch: &RecordBatch) -> Result<Found> {
+        let reader = Reader {
+            open_ends: self.open_ends,
+            ..Reader::new(&self.input, self.unit, &self.options)?
+        };
+        let schema = batch.schema_ref();
+        let Rows { columns, time, .. } = reader.read(&[batch.slice(0, 0)])?;
+        let places = columns.iter().map(|column| schema.index_of(column.name()));
+        Ok(Found {
+            schema: Arc::clone(schema),
+            stamps: schema.index_of(time.end().name())?,
+            time,
+            places: places.collect::<std::result::Result<_, _>>()?,
+            columns,
+        })
+    }
+
+    fn events(
+        &self,
+        time: &TimeColumns,
+        stamps: &[i64],
+        starts: Option<&[i64]>,
+    ) -> Result<Vec<Span>> {
+        let unit = self.unit;
+        let shift = i64::from(self.options.closed_left);
+        let limits = -TIME_LIMIT..=TIME_LIMIT;
+        let mut events = Vec::with_capacity(stamps.len());
+        for (row, stamp) in stamps.iter().copied().enumerate() {
+            let start = starts.map(|starts| starts[row]);
+            let is_open = stamp == OPEN && self.open_ends;
+            let bad = |value: &i64| !limits.contains(value);
+            if let Some(value) = start
+                .filter(bad)
+                .or(Some(stamp).filter(|t| !is_open && bad(t)))
+            {
+                let column = if start == Some(value) {
+                    time.start()
+                } else {
+                    time.end()
+                };
+                return Err(DataError::OutOfRange {
+                    column: column.name().to_owned(),
+                    row,
+                    value,
+                    unit,
+                });
+            }
+            if let Some(start) = start.filter(|start| stamp <= *start) {
+                return Err(DataError::EmptyInterval {
+                    row,
+                    start_column: time.start().name().to_owned(),
+                    end_column: time.end().name().to_owned(),
+                    start,
+                    end: stamp,
+                    unit,
+                });
+            }
+            events.push(match (self.input.span, start) {
+                (SpanRule::Interval, Some(start)) => {
+                    Span::new(start - shift, if is_open { OPEN } else { stamp - shift })
+                }
+                (SpanRule::UntilNext, _) => Span::new(stamp - 1, OPEN),
+                (SpanRule::Fixed(length), _) => Span::new(stamp - length, stamp),
+                (SpanRule::Point | SpanRule::Interval, _) => Span::new(stamp - 1, stamp),
+            });
+        }
+        Ok(events)
+    }
 }
 
 /// The input that a batch looks like: a scalar if one column (or `options.value`) is left beside the times, otherwise a
@@ -562,7 +693,8 @@ impl<'a> Reader<'a> {
             },
             (SpanRule::Point | SpanRule::Interval, _) => Spans::Fixed(1),
         };
-        let timeline = Timeline::new(stamps, -i64::from(self.options.closed_left), spans);
+        let shift = -i64::from(self.options.closed_left);
+        let timeline = Timeline::new(stamps, shift, spans).given_as(&rows.stamps);
 
         let shape = match self.input.dtype {
             DType::Record(_) => Shape::Record,
@@ -596,7 +728,7 @@ impl<'a> Reader<'a> {
     /// Stamps in order and in range; the pass that also finds the period and coinciding points.
     fn check_stamps(&self, rows: &Rows, given: impl Fn(usize) -> usize) -> Result<Gaps> {
         let (stamps, column) = (&rows.stamps, rows.time.end().name());
-        let gaps = Gaps::of(stamps);
+        let gaps = Gaps::of(stamps, self.options.threads);
         if gaps.min < 0 {
             let row = 1 + stamps
                 .windows(2)
@@ -704,33 +836,6 @@ impl<'a> Reader<'a> {
             }),
             None => Ok(None),
         }
-    }
-}
-
-/// The least and the largest distance between neighbouring stamps.
-#[derive(Clone, Copy)]
-struct Gaps {
-    min: i64,
-    max: i64,
-}
-
-impl Gaps {
-    fn of(stamps: &[i64]) -> Self {
-        let none = Self {
-            min: i64::MAX,
-            max: 0,
-        };
-        // Neighbours as two slices: no bounds checks in the loop.
-        stamps
-            .iter()
-            .zip(stamps.get(1..).unwrap_or_default())
-            .fold(none, |gaps, (a, b)| {
-                let gap = b.saturating_sub(*a);
-                Self {
-                    min: gaps.min.min(gap),
-                    max: gaps.max.max(gap),
-                }
-            })
     }
 }
 

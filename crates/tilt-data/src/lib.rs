@@ -43,6 +43,7 @@ mod concat;
 mod cut;
 mod egress;
 mod error;
+mod gaps;
 mod ingress;
 mod keys;
 mod snapshot;
@@ -51,9 +52,10 @@ mod timeline;
 
 pub use egress::{EgressOptions, Layout};
 pub use error::{DataError, Result};
+pub use gaps::Gaps;
 pub use ingress::{
-    IngressOptions, RawRows, TIME_LIMIT, TimeNames, infer_input, ingest, ingest_chunks,
-    ingest_keyed, read_rows,
+    IngressOptions, RawRows, RowReader, Stamped, TIME_LIMIT, TimeNames, infer_input, ingest,
+    ingest_chunks, ingest_keyed,
 };
 pub use keys::Key;
 pub use snapshot::{Column, Shape, SnapshotBuffer};

@@ -56,6 +56,11 @@ impl Column {
         &self.array
     }
 
+    /// The values alone.
+    pub fn into_array(self) -> ArrayRef {
+        self.array
+    }
+
     pub(crate) fn slice(&self, offset: usize, len: usize) -> Self {
         Self {
             field: Arc::clone(&self.field),
@@ -153,6 +158,50 @@ impl SnapshotBuffer {
     pub fn with_time_columns(mut self, time: TimeColumns) -> Self {
         self.time = time;
         self
+    }
+
+    /// Other rows of the same columns: names, types and times are as here. `rows` tells where there is a record; without it, everywhere.
+    ///
+    /// # Errors
+    /// When a column or `rows` is not as long as the timeline.
+    pub fn with_rows(
+        &self,
+        timeline: Timeline,
+        arrays: Vec<ArrayRef>,
+        rows: Option<NullBuffer>,
+    ) -> Result<Self> {
+        let lengths = arrays.iter().map(arrow_array::Array::len);
+        let lengths = lengths.chain(rows.iter().map(NullBuffer::len));
+        let mut others = lengths.filter(|len| *len != timeline.len());
+        if let Some(found) = others.next() {
+            return Err(DataError::Length {
+                what: "a column".to_owned(),
+                found,
+                expected: timeline.len(),
+            });
+        }
+        let rows = match self.shape {
+            Shape::Scalar => arrays.first().and_then(arrow_array::Array::logical_nulls),
+            Shape::Record => rows,
+        };
+        let columns = self
+            .columns
+            .iter()
+            .zip(arrays)
+            .map(|(column, array)| Column {
+                field: Arc::clone(&column.field),
+                array,
+            });
+        Ok(Self {
+            timeline,
+            columns: columns.collect(),
+            shape: self.shape,
+            rows: rows.filter(|rows| rows.null_count() > 0),
+            unit: self.unit,
+            time: self.time.clone(),
+            bag: OnceLock::new(),
+            superseded: OnceLock::new(),
+        })
     }
 
     /// Records whether this is a bag, where a pass over the data has told.

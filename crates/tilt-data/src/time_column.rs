@@ -36,6 +36,13 @@ pub enum TimeColumns {
         /// The column of ends.
         end: TimeColumn,
     },
+    /// The ends of events that a query has made, of which it tells whether all have one length, whatever their intervals happen to be.
+    Derived {
+        /// The column of ends, if there is no other.
+        end: TimeColumn,
+        /// Whether it is enough.
+        one_length: bool,
+    },
 }
 
 /// A column of instants in the form it was given.
@@ -63,14 +70,18 @@ impl TimeColumns {
     /// The column of stamps or ends.
     pub fn end(&self) -> &TimeColumn {
         match self {
-            Self::Stamp(column) | Self::Interval { end: column, .. } => column,
+            Self::Stamp(column)
+            | Self::Interval { end: column, .. }
+            | Self::Derived { end: column, .. } => column,
         }
     }
 
     /// The column of stamps or starts.
     pub fn start(&self) -> &TimeColumn {
         match self {
-            Self::Stamp(column) | Self::Interval { start: column, .. } => column,
+            Self::Stamp(column)
+            | Self::Interval { start: column, .. }
+            | Self::Derived { end: column, .. } => column,
         }
     }
 }

@@ -53,6 +53,8 @@ pub struct Timeline {
     /// Ticks added to every stored stamp and start: -1 for intervals given as `[s, e)`.
     shift: i64,
     spans: Spans,
+    /// Regular stamps one by one, where they came so: they go out as the buffer that they came in.
+    given: Option<ScalarBuffer<i64>>,
 }
 
 impl Timeline {
@@ -129,6 +131,7 @@ impl Timeline {
             stamps,
             shift,
             spans,
+            given: None,
         };
         if let Spans::Starts { starts, .. } = &timeline.spans {
             assert_eq!(starts.len(), timeline.len(), "as many starts as ends");
@@ -138,6 +141,13 @@ impl Timeline {
             "stamps are sorted"
         );
         timeline
+    }
+
+    /// Remembers regular stamps as they came.
+    pub(crate) fn given_as(mut self, stamps: &ScalarBuffer<i64>) -> Self {
+        debug_assert_eq!(stamps.len(), self.len());
+        self.given = self.period().map(|_| stamps.clone());
+        self
     }
 
     /// How many events, empty ones included.
@@ -265,7 +275,7 @@ impl Timeline {
                 inner.chain(last).collect::<Vec<_>>().into()
             }
             (_, Spans::UntilNext { .. }) => (0..self.len()).map(|i| self.end(i)).collect(),
-            (Stamps::Explicit(stamps), _) if self.shift == 0 => stamps.clone(),
+            _ if self.shift == 0 => self.stored_stamps(),
             _ => (0..self.len()).map(|i| self.stamp(i)).collect(),
         }
     }
@@ -283,9 +293,9 @@ impl Timeline {
 
     /// The stamps as they are stored, without the shift.
     pub(crate) fn stored_stamps(&self) -> ScalarBuffer<i64> {
-        match &self.stamps {
-            Stamps::Explicit(stamps) => stamps.clone(),
-            Stamps::Regular { .. } => (0..self.len())
+        match (&self.stamps, &self.given) {
+            (Stamps::Explicit(stamps), _) | (_, Some(stamps)) => stamps.clone(),
+            (Stamps::Regular { .. }, None) => (0..self.len())
                 .map(|i| self.stamp(i) - self.shift)
                 .collect(),
         }
@@ -318,6 +328,7 @@ impl Timeline {
                 },
                 spans => spans.clone(),
             },
+            given: None,
         }
     }
 
@@ -385,10 +396,12 @@ impl Timeline {
                 longest: *longest,
             },
         };
+        let given = self.given.as_ref();
         Self {
             stamps,
             shift: self.shift,
             spans,
+            given: given.map(|given| given.slice(offset, len)),
         }
     }
 
@@ -451,6 +464,13 @@ impl Timeline {
             (_, Spans::UntilNext { .. } | Spans::Contiguous { .. }) => return None,
             (Stamps::Regular { period, .. }, Spans::Fixed(d)) if period >= d => return None,
             // The usual case at the speed of memory: rows do not overlap, whatever they hold.
+            (Stamps::Explicit(ends), Spans::Fixed(d))
+                if ends
+                    .windows(2)
+                    .fold(true, |all, w| all & (w[1].wrapping_sub(w[0]) >= *d)) =>
+            {
+                return None;
+            }
             (Stamps::Explicit(ends), Spans::Starts { starts, .. })
                 if starts.iter().skip(1).zip(ends).all(|(s, e)| s >= e) =>
             {

@@ -43,6 +43,10 @@ pub(crate) fn lower(
         unreachable!("only calls are called")
     };
     let function = &program.functions[*func];
+    let is_list = |dtype: &DType| matches!(dtype, DType::List(_));
+    if function.params.iter().any(is_list) || is_list(&function.result) {
+        return Err(Unsupported("an external function of lists".into()));
+    }
     // Codes of strings are given out before anything runs.
     if function.result == DType::Utf8 {
         return Err(Unsupported(
@@ -164,7 +168,7 @@ impl CallPlan {
             args.clear();
             for (target, dtype) in arguments.iter().zip(&self.dtypes) {
                 // SAFETY: the caller's promise.
-                args.push(unsafe { argument(target, dtype, row, piece.words) }?);
+                args.push(unsafe { argument(target, dtype, row, &piece.dictionary.words) }?);
             }
             if args.iter().any(Value::is_null) {
                 continue;

@@ -1,13 +1,17 @@
 //! The output where its rows are not known before: pieces append theirs to columns that grow.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{Ordering, fence},
+};
 
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, Buffer, ScalarBuffer};
 use tilt_codegen::lir::Ty;
 use tilt_data::{Spans, Stamps, Timeline};
 
 use crate::{
-    memory::Returned,
+    memory::{Returned, copy_past_caches},
+    pieces::STREAMED,
     series::{Axis, Leaf, Series},
 };
 
@@ -156,12 +160,18 @@ impl Bytes {
         // SAFETY: there is room for `needed` bytes, and nobody else knows this memory.
         unsafe {
             let at = memory.as_ptr().add(self.len);
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len());
+            if needed + expected >= STREAMED {
+                copy_past_caches(bytes.as_ptr(), at, bytes.len());
+            } else {
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len());
+            }
         }
         self.len = needed;
     }
 
     fn finish(self) -> Buffer {
+        // Copies past the caches obey no order of their own.
+        fence(Ordering::SeqCst);
         let memory = self.memory.unwrap_or_else(|| Returned::new(0));
         memory.into_buffer(self.len)
     }

@@ -1,7 +1,7 @@
 //! Columns at the edges of a run: from Arrow arrays to leaves and back.
 //!
 //! The leaves of a record are those of its fields one after the other. A record inside another, which no input has, is a leaf of bools, where it is there, and
-//! then its own leaves. Strings are codes, and half floats are doubles, which hold them exactly.
+//! then its own leaves. Strings are codes, lists that windows have made are words that stand for them, and half floats are doubles, which hold them exactly.
 
 use std::sync::Arc;
 
@@ -62,6 +62,10 @@ pub(crate) fn array<'a>(
         let codes = leaf.to_array(&DataType::UInt32);
         let codes: &UInt32Array = codes.as_primitive();
         return dictionary.decode(codes);
+    }
+    if matches!(dtype, DType::List(_)) {
+        let words = leaf.to_array(&DataType::UInt64);
+        return dictionary.lists.decode(words.as_primitive(), dtype);
     }
     if *dtype == HALF {
         let doubles = leaf.to_array(&DataType::Float64);

@@ -14,6 +14,7 @@ use crate::{
     error::Error,
     facts::SeriesFacts,
     gaps, keyed,
+    packed::packed,
     pieces::Job,
     plan::{Domain, Plan, Stage},
     query::{Backend, Inner, Prepared, Ready, RunOptions},
@@ -46,7 +47,7 @@ pub(crate) fn measure(
     let threads = if is_interpreted {
         1
     } else {
-        options.threads.unwrap_or_else(default_threads)
+        options.thread_count()
     };
     let stats = control.stats().expect("a run that is measured");
     let (ready, stats) = stats.finish(output.len(), threads, is_interpreted);
@@ -67,7 +68,11 @@ fn watched(
     control: &Control,
 ) -> Result<(SnapshotBuffer, How), Error> {
     control.reach(0.0);
-    let (output, how) = controlled(query, inputs, options, control)?;
+    let (mut output, how) = controlled(query, inputs, options, control)?;
+    if options.events_only {
+        output =
+            packed(output, options.thread_count()).map_err(|e| Error::Internal(e.to_string()))?;
+    }
     control.finish(output.len());
     Ok((output, how))
 }
@@ -173,14 +178,14 @@ fn try_loops(
         run,
         scope,
         part,
-        texts: &dictionary.codes,
-        words: &dictionary.words,
+        dictionary: &dictionary,
         functions: &options.functions,
-        threads: options.threads.unwrap_or_else(default_threads),
+        threads: options.thread_count(),
         piece_rows: options.piece_rows,
         control,
         work: ALL_WORK,
         age: None,
+        unread: &[],
     };
     match job.run() {
         Ok(series) => {
@@ -195,7 +200,7 @@ fn try_loops(
 }
 
 /// As many threads as `TILT_THREADS` says, or else as the machine has cores.
-pub(crate) fn default_threads() -> usize {
+pub fn default_threads() -> usize {
     let asked = std::env::var("TILT_THREADS").ok();
     let asked = asked.and_then(|text| text.parse().ok()).filter(|n| *n > 0);
     asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))

@@ -7,10 +7,11 @@ use tilt_ir::{Agg, Bounds, Id, Reach, StreamId, format_duration};
 
 use crate::{
     code::Code,
-    keyed::line,
+    keyed::{line, linked},
     pieces::{MERGED, STREAMED, Whole, halos, usual_rows},
     plan::{Domain, GroupPlan, Plan, Root, Stage},
     query::{Backend, Inner, Prepared, Ready},
+    stagewise::{is_sequential, is_stagewise},
     stats::{Stats, bytes},
     strips::Strips,
     window::{Algorithm, RangePlan, WindowPlan},
@@ -37,6 +38,7 @@ pub(crate) fn analyzed(query: &Inner, ready: Option<Ready>, stats: &Stats) -> St
 pub(crate) fn algorithm(algorithm: Algorithm) -> &'static str {
     match algorithm {
         Algorithm::Blocks { .. } => "blocks",
+        Algorithm::Doubling(_) => "doubling",
         Algorithm::Prefix { .. } => "prefix",
         Algorithm::Totals { .. } => "totals",
         Algorithm::Fold { .. } => "fold",
@@ -104,6 +106,8 @@ impl Explained<'_> {
         if self.0.program.inputs().any(|(_, i)| i.key.is_some()) {
             let how = if plan.scatter.is_some() {
                 "keys: all in one pass, a state for each"
+            } else if linked::may_apply(&self.0.program, plan) {
+                "keys: rows as they came, each with those of its key that it reads"
             } else if line::may_apply(&self.0.program, plan) {
                 "keys: one after the other on one line of time, rows grouped by key"
             } else {
@@ -123,11 +127,14 @@ impl Explained<'_> {
     fn cut(&self, plan: &Plan) -> String {
         if let Some(why) = self.whole(plan) {
             return match Strips::of(plan) {
-                Some(strips) => format!(
+                _ if is_stagewise(plan) && !plan.stages.iter().all(is_sequential) => format!(
+                    "stage by stage, in stretches that begin with what was gathered before them, because {why}"
+                ),
+                Some(strips) if !is_stagewise(plan) => format!(
                     "in strips of {} rows, one after the other, because {why}",
                     strips.rows()
                 ),
-                None => format!("in one piece, because {why}"),
+                _ => format!("in one piece, because {why}"),
             };
         }
         let unit = self.0.program.unit;
@@ -142,16 +149,21 @@ impl Explained<'_> {
             }
         };
         let rows = usual_rows(plan);
+        let long = if halo == "no halo" || plan.stages.iter().any(is_sequential) {
+            ""
+        } else {
+            ", or stage by stage where that is too long"
+        };
         match plan.root {
             Root::Merge => {
-                format!("pieces of about {MERGED} rows of the largest input, by time; {halo}")
+                format!("pieces of about {MERGED} rows of the largest input, by time{long}; {halo}")
             }
             Root::Input(_) | Root::Grid { .. } | Root::Calendar { .. } if halo == "no halo" => {
                 format!("pieces of about {rows} rows, fewer if threads would wait; {halo}")
             }
             Root::Input(_) | Root::Grid { .. } | Root::Calendar { .. } => {
                 format!(
-                    "pieces of about {rows} rows, at least {} times the halo; {halo}",
+                    "pieces of about {rows} rows, at least {} times the halo{long}; {halo}",
                     halos(plan)
                 )
             }
@@ -310,6 +322,14 @@ impl Explained<'_> {
                 name += &format!(" of {}", self.length(range));
                 vec![(forward, "prefixes"), (backward, "suffixes")]
             }
+            Algorithm::Doubling(doubling) => {
+                let mut loops = vec![(doubling.forward, "prefixes of eighths")];
+                match doubling.suffixes {
+                    Some(suffixes) => loops.push((suffixes, "suffixes")),
+                    None => loops[0].1 = "windows",
+                }
+                loops
+            }
             Algorithm::Totals {
                 forward,
                 difference,
@@ -382,6 +402,7 @@ fn why(stage: &Stage, range: &RangePlan, window: &WindowPlan) -> &'static str {
             Some((Combine::Min | Combine::Max, _)) => "an extreme cannot be taken back",
             _ => "floats are added in one order",
         },
+        Algorithm::Doubling(_) => "an extreme may be taken twice, in any order",
         Algorithm::Totals { .. } | Algorithm::Prefix { .. } => "integers are subtracted exactly",
         Algorithm::Fold { .. } => match (&stage.domain, range.bounds) {
             (_, Bounds::Ordinal { .. }) => "counted from the window's first event",
@@ -426,6 +447,8 @@ fn shape(body: &Loop) -> String {
         Sink::Scan { .. } => "scans".to_owned(),
         Sink::Fold { .. } => "folds".to_owned(),
         Sink::Panes { every, .. } => format!("folds panes of {every}:"),
+        Sink::Slide { span, .. } => format!("slides over {span}:"),
+        Sink::Comb { .. } => "combs".to_owned(),
     };
     let mut what: Vec<String> = Vec::new();
     match &body.sink {
@@ -436,7 +459,11 @@ fn shape(body: &Loop) -> String {
                 format!("{ty}{nullable}")
             }));
         }
-        Sink::Scan { slots, .. } | Sink::Fold { slots, .. } | Sink::Panes { slots, .. } => {
+        Sink::Scan { slots, .. }
+        | Sink::Fold { slots, .. }
+        | Sink::Panes { slots, .. }
+        | Sink::Slide { slots, .. }
+        | Sink::Comb { slots } => {
             let text = |s: &Slot| format!("{} {}", operation(s.op), body.ty(s.value));
             what.extend(slots.iter().map(text));
         }

@@ -17,6 +17,8 @@ pub(crate) struct AxisFacts {
     pub(crate) disjoint: bool,
     /// Starts never decrease, so the events of a window are neighbours.
     pub(crate) ordered: bool,
+    /// Rows of several keys are mixed, so the row before may be another key's.
+    pub(crate) mixed: bool,
 }
 
 /// Ends at equal distances.
@@ -44,6 +46,7 @@ impl AxisFacts {
             length: Some(period),
             disjoint: true,
             ordered: true,
+            mixed: false,
         }
     }
 
@@ -66,6 +69,7 @@ impl AxisFacts {
             length,
             disjoint,
             ordered: disjoint || !matches!(timeline.spans(), Spans::Starts { .. }),
+            mixed: false,
         }
     }
 }
@@ -96,15 +100,26 @@ impl SeriesFacts {
         matches!(self.dtype, DType::Record(_))
     }
 
-    /// Whether any of its values is a string.
-    pub(crate) fn has_text(&self) -> bool {
-        fn is_text(dtype: &DType) -> bool {
+    /// Whether any of its values is a string or a list, for which a code stands.
+    pub(crate) fn has_codes(&self) -> bool {
+        fn is_coded(dtype: &DType) -> bool {
             match dtype {
-                DType::Record(fields) => fields.iter().any(|field| is_text(&field.dtype)),
+                DType::Record(fields) => fields.iter().any(|field| is_coded(&field.dtype)),
+                DType::List(_) => true,
                 dtype => crate::text::is_text(dtype),
             }
         }
-        is_text(&self.dtype)
+        is_coded(&self.dtype)
+    }
+
+    /// Whether a field of a record, or its value, is one for which a code stands.
+    pub(crate) fn is_coded(&self, leaf: usize) -> bool {
+        let is_coded =
+            |dtype: &DType| crate::text::is_text(dtype) || matches!(dtype, DType::List(_));
+        match &self.dtype {
+            DType::Record(fields) => fields.get(leaf).is_some_and(|field| is_coded(&field.dtype)),
+            dtype => is_coded(dtype),
+        }
     }
 
     /// Facts of an input's data.

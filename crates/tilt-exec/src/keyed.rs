@@ -1,8 +1,9 @@
-//! Keyed runs: rows grouped by key, and three ways to run a plan on them.
+//! Keyed runs: rows by key, and four ways to run a plan on them.
 //!
 //! | way | when | where |
 //! |---|---|---|
 //! | one pass over all rows, a state for each key | windows on a grid that do not ask for the order | `scatter` |
+//! | rows as they came, each with those of its key that it reads | programs without windows | [`linked`] |
 //! | all keys on one line of time, one unkeyed run | programs that read by time alone | [`line`] |
 //! | a run for each key, results merged by end, then key | everything else | `by_key`, `merge` |
 //!
@@ -21,13 +22,9 @@ use tilt_ir::{DType, FloatWidth, Overlap, Program, Span, StreamId};
 use crate::{
     control::{ALL_WORK, Control, share},
     error::Error,
-    execute::{default_threads, input_series, scope},
+    execute::{input_series, scope},
     facts::{AxisFacts, SeriesFacts},
-    keyed::{
-        grouped::Grouped,
-        line::Layout,
-        merge::{Events, merge},
-    },
+    keyed::{grouped::Grouped, line::Layout},
     keys::{Ids, Keys, are_same},
     pieces::{Job, pool},
     plan::{Plan, Source},
@@ -40,8 +37,12 @@ use crate::{
 
 mod grouped;
 pub(crate) mod line;
+pub(crate) mod linked;
 mod merge;
 mod places;
+
+pub(crate) use merge::{Events, merge};
+pub(crate) use places::gather_leaf;
 
 /// A key with fewer rows is computed as one piece.
 const ONE_PIECE: usize = 1 << 16;
@@ -126,6 +127,10 @@ pub(crate) fn run(
         return Ok(Some(output));
     }
     control.restart();
+    if let Some(output) = run.in_place()? {
+        return Ok(Some(output));
+    }
+    control.restart();
     if let Some(layout) = Layout::of(program, run.span) {
         if let Some(output) = run.on_lines(layout)? {
             return Ok(Some(output));
@@ -158,7 +163,7 @@ impl Run<'_> {
     }
 
     fn threads(&self) -> usize {
-        self.options.threads.unwrap_or_else(default_threads)
+        self.options.thread_count()
     }
 
     fn assemble(&self, keys: &Keys, output: Output) -> Result<Option<SnapshotBuffer>, Error> {
@@ -192,6 +197,7 @@ impl Run<'_> {
                 length: Some(1),
                 disjoint: is_disjoint,
                 ordered: true,
+                mixed: false,
             };
         }
         self.control.alive()?;
@@ -320,14 +326,14 @@ impl Run<'_> {
                 run: self.span,
                 scope,
                 part: self.part(),
-                texts: &self.dictionary.codes,
-                words: &self.dictionary.words,
+                dictionary: &self.dictionary,
                 functions: &options.functions,
                 threads: if by_key { 1 } else { threads },
                 piece_rows: options.piece_rows,
                 control: self.control,
                 work: share(ALL_WORK, rows, all),
                 age: None,
+                unread: &[],
             };
             let found = if is_small { job.in_one_go() } else { job.run() };
             found.map(|series| Events::of(key, series))
@@ -379,11 +385,13 @@ fn key_columns<'a>(
 }
 
 /// The columns of a stream that a plan reads.
-fn read_leaves(plan: &Plan, input: StreamId) -> Vec<usize> {
+pub(crate) fn read_leaves(plan: &Plan, input: StreamId) -> Vec<usize> {
     let sources = plan.stages.iter().flat_map(|stage| {
         let windows = stage.windows.iter().flat_map(|w| &w.sources);
         let calls = stage.calls.iter().flat_map(|c| &c.sources);
-        stage.sources.iter().chain(windows).chain(calls)
+        let inside = stage.inside.iter().flat_map(|inside| &inside.sources);
+        let sources = stage.sources.iter().chain(inside);
+        sources.chain(windows).chain(calls)
     });
     let mut leaves: Vec<usize> = sources
         .filter_map(|source| match source {
@@ -408,7 +416,7 @@ fn bare(program: &Program, series: &Series) -> SnapshotBuffer {
 }
 
 /// Whether a value is one leaf, or a record of such: no half floats, no records in records.
-fn is_plain(dtype: &DType) -> bool {
+pub(crate) fn is_plain(dtype: &DType) -> bool {
     let is_leaf = |dtype: &DType| {
         !matches!(
             dtype,

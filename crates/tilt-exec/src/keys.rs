@@ -209,11 +209,18 @@ impl Ids {
 
     /// Visits the ids of some rows in order.
     pub(crate) fn each(&self, rows: Range<usize>, mut visit: impl FnMut(usize, u32)) {
+        self.blocks(rows, |rows, ids| {
+            rows.zip(ids).for_each(|(row, id)| visit(row, *id));
+        });
+    }
+
+    /// Visits some rows in order, many at once, with their ids.
+    pub(crate) fn blocks(&self, rows: Range<usize>, mut visit: impl FnMut(Range<usize>, &[u32])) {
         let mut ids = [0; BLOCK];
         for start in rows.clone().step_by(BLOCK) {
             let block = start..rows.end.min(start + BLOCK);
             self.read(block.clone(), &mut ids);
-            block.zip(&ids).for_each(|(row, id)| visit(row, *id));
+            visit(block.clone(), &ids[..block.len()]);
         }
     }
 
@@ -293,13 +300,25 @@ fn extent_of_all(columns: &[&Leaf], threads: usize) -> Option<(u64, u64)> {
 
 /// The least and the greatest word of some rows, nulls aside.
 fn extent(column: &Leaf, rows: Range<usize>) -> Option<(u64, u64)> {
+    #[inline]
+    fn least_and_greatest<T: Ord + Copy>(values: &[T]) -> Option<(T, T)> {
+        let first = *values.first()?;
+        let bounds = values.iter();
+        Some(bounds.fold((first, first), |(low, high), v| (low.min(*v), high.max(*v))))
+    }
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn by_wide_vectors<T: Ord + Copy>(values: &[T]) -> Option<(T, T)> {
+        least_and_greatest(values)
+    }
     fn bounds<T: Ord + Copy>(column: &Leaf, rows: Range<usize>) -> Option<(T, T)> {
         let values = elements::<T>(column, rows);
-        let first = *values.first()?;
-        let bounds = values
-            .iter()
-            .fold((first, first), |(low, high), v| (low.min(*v), high.max(*v)));
-        Some(bounds)
+        #[cfg(target_arch = "x86_64")]
+        if std::is_x86_feature_detected!("avx2") {
+            // SAFETY: the CPU has what the function needs.
+            return unsafe { by_wide_vectors(values) };
+        }
+        least_and_greatest(values)
     }
     let signed = |v: i64| v as u64 ^ SIGN;
     match column.ty {

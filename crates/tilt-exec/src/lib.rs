@@ -61,11 +61,13 @@ mod join;
 mod keyed;
 mod keys;
 mod listing;
+mod lists;
 mod live;
 mod locate;
 mod memory;
 mod merge;
 mod own;
+mod packed;
 mod pieces;
 mod plan;
 mod query;
@@ -77,10 +79,12 @@ mod scan;
 mod scatter;
 mod series;
 mod slack;
+mod stagewise;
 mod stats;
 mod steps;
 mod stream;
 mod strips;
+mod tail;
 mod text;
 mod threads;
 mod view;
@@ -88,6 +92,7 @@ mod window;
 
 pub use control::{Cancel, Progress};
 pub use error::Error;
+pub use execute::default_threads;
 pub use live::{
     HeldInput, Live,
     error::LiveError,

@@ -19,6 +19,7 @@ use crate::{
     execute,
     live::{
         arriving::Arriving,
+        by_key::Ends,
         error::LiveError,
         going::Going,
         limits::{Kind, Limits, MindsEnd},
@@ -28,6 +29,9 @@ use crate::{
 };
 
 pub(crate) mod arriving;
+mod by_key;
+mod checks;
+mod each_key;
 pub(crate) mod error;
 mod going;
 mod held;
@@ -42,6 +46,7 @@ pub struct Live {
     pub(crate) options: RunOptions,
     pub(crate) inputs: Vec<Arriving>,
     limits: Limits,
+    ends: Ends,
     /// Why all input is held, and why nothing can be told before all has come.
     holds: Option<String>,
     waits: Option<String>,
@@ -117,7 +122,7 @@ impl Compiled {
         };
         let (holds, waits) = (why(Kind::Holds), why(Kind::Waits));
         let inputs = program.inputs().map(|(id, input)| {
-            let mut arriving = Arriving::new(program, input, lineage.halo(id));
+            let mut arriving = Arriving::new(program, id, lineage.halo(id));
             if holds.is_some() || waits.is_some() {
                 arriving.hold_all(waits.is_some() && input.key.is_some());
             }
@@ -128,6 +133,7 @@ impl Compiled {
             query: self.clone(),
             options: options.clone(),
             limits: Limits::of(program, lineage),
+            ends: Ends::of(program),
             holds,
             waits,
             until: i64::MIN,
@@ -175,12 +181,18 @@ impl Live {
     /// When rows are not what the query declares, are out of order, or break a promise. Nothing is taken then.
     pub fn push(&mut self, input: &str, rows: &SnapshotBuffer) -> Result<(), Error> {
         let at = self.find_open(input)?;
+        let span = self.given_span();
+        if span.is_none() && self.inputs[at].append(rows) {
+            return Ok(());
+        }
         if self.inputs[at].has_no_rows() {
             self.none = None;
         }
-        let span = self.given_span();
+        self.pass_on(at);
         self.inputs[at].push(&self.query.inner.program, span, rows)?;
-        self.go_on_with(at, rows);
+        if !self.inputs[at].held.has_fresh() {
+            self.go_on_with(at, rows);
+        }
         Ok(())
     }
 
@@ -291,6 +303,11 @@ impl Live {
         Ok((!input.is_exhausted).then(|| input.covered()))
     }
 
+    /// Whether it was said which events the run may have, and where it ends ([`RunOptions::span`]).
+    pub fn has_span(&self) -> bool {
+        self.options.span.is_some()
+    }
+
     /// The input that the output waits for: the one that has come least far of those that it depends on and that are not closed.
     pub fn holding_back(&self) -> Option<&str> {
         let open = |input: &&Arriving| input.halo.is_some() && !input.is_exhausted;
@@ -323,6 +340,7 @@ impl Live {
     /// # Errors
     /// [`Error::Source`] if rows of an input cannot be put together.
     pub fn save(&mut self) -> Result<LiveState, Error> {
+        (0..self.inputs.len()).for_each(|at| self.pass_on(at));
         let mut inputs = BTreeMap::new();
         for input in &mut self.inputs {
             inputs.insert(input.name.clone(), input.save()?);
@@ -414,6 +432,10 @@ impl Live {
         let (latest, mut until) = match self.limits.minds_end {
             _ if knows_end => (i64::MAX, i64::MAX),
             MindsEnd::Never if !is_open => (i64::MAX, i64::MAX),
+            MindsEnd::Never => {
+                let known = self.ends_known_until().saturating_sub(ahead);
+                (known.max(before(ahead)), known.max(before(ahead)))
+            }
             MindsEnd::Cells(period) if !is_open => (i64::MAX, before(period.saturating_neg())),
             _ => (before(ahead), before(ahead)),
         };
@@ -424,12 +446,18 @@ impl Live {
         Ok((until > self.until).then_some(until))
     }
 
+    /// No event without an end, which may end with the run, is active before this.
+    fn ends_known_until(&self) -> i64 {
+        let known = self.inputs.iter().map(Arriving::ends_known_until);
+        known.min().unwrap_or(i64::MAX)
+    }
+
     /// Computes and gives out what is left up to `end`.
     pub(crate) fn part(&mut self, end: i64) -> Result<SnapshotBuffer, Error> {
         let part = Span::new(self.until, end);
         let asked = self.options.part.unwrap_or(Span::new(i64::MIN, i64::MAX));
         let wanted = Span::new(part.start.max(asked.start), part.end.min(asked.end));
-        let output = if wanted.start < wanted.end {
+        let output = if wanted.start < wanted.end && self.ends.may_be_in(wanted) {
             self.compute(part, wanted)?
         } else {
             self.none()?
@@ -443,9 +471,15 @@ impl Live {
 
     /// The output that ends in `wanted`, which is in the part `(until, end]`, from what is held.
     fn compute(&mut self, part: Span, wanted: Span) -> Result<SnapshotBuffer, Error> {
-        let mut inputs = BTreeMap::new();
-        for input in &mut self.inputs {
-            inputs.insert(input.name.clone(), input.cut(part)?);
+        let inputs = if let Some(inputs) = self.concerned(part)? {
+            inputs
+        } else {
+            let inputs = self.inputs.iter_mut();
+            let cut = |input: &mut Arriving| Ok((input.name.clone(), input.cut(part)?));
+            inputs.map(cut).collect::<Result<_, Error>>()?
+        };
+        if let Going::Keys(each) = &mut self.going {
+            each.spend(inputs.values().map(SnapshotBuffer::len).sum());
         }
         let mut options = self.options.clone();
         options.progress = None;

@@ -108,7 +108,8 @@ pub(crate) fn sources<'a>(
     axis: &'a Axis,
     series: &'a BTreeMap<StreamId, Series>,
 ) -> Vec<Option<cursor::Source<'a>>> {
-    let source = |locate: &Locate| match locate {
+    let source = |(number, locate): (usize, &Locate)| match locate {
+        _ if piece.is_found(number) => None,
         Locate::ByTime { stream, .. }
         | Locate::Held { stream, .. }
         | Locate::Prev { stream, .. } => {
@@ -118,12 +119,12 @@ pub(crate) fn sources<'a>(
         Locate::OwnActive { .. } => Some(cursor::Source::new(&axis.timeline, None)),
         _ => None,
     };
-    stage.locates.iter().map(source).collect()
+    stage.locates.iter().enumerate().map(source).collect()
 }
 
 /// A reader for each locate, standing before the first row.
 pub(crate) fn locators<'s>(
-    piece: &Piece,
+    piece: &'s Piece<'s>,
     stage: &Stage,
     axis: &'s Axis,
     series: &'s BTreeMap<StreamId, Series>,
@@ -132,6 +133,9 @@ pub(crate) fn locators<'s>(
     let run_end = piece.run.end;
     let locator =
         |(number, (locate, source)): (usize, (&Locate, &'s Option<cursor::Source<'s>>))| {
+            if let Some(Some(positions)) = piece.found.map(|found| &found[number]) {
+                return Locator::Choice(positions);
+            }
             match locate {
                 Locate::Same => Locator::Rows(0),
                 Locate::Rows { rows, .. } => Locator::Rows(*rows),

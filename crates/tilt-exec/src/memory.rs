@@ -20,7 +20,7 @@ const KEPT: usize = 1 << 30;
 /// Pages of this size cost a five-hundredth of the faults, where the kernel has them.
 const HUGE: usize = 1 << 21;
 
-/// Bytes at an aligned address. Its contents are whatever was there before, zero at first.
+/// Bytes at an aligned address, initialised to whatever was there before.
 #[derive(Debug)]
 pub(crate) struct Memory {
     at: NonNull<u8>,
@@ -86,16 +86,23 @@ impl Memory {
                 let memory = pool.free.swap_remove(best);
                 pool.bytes -= memory.layout.size();
                 take(memory.layout.size());
-                return memory;
+                return memory.spoilt();
             }
         }
         let align = if bytes >= HUGE { HUGE } else { ALIGN };
         let layout = Layout::from_size_align(bytes, align).expect("a size that memory can have");
-        // SAFETY: the size is not zero.
-        let at = unsafe { alloc_zeroed(layout) };
-        let at = NonNull::new(at).unwrap_or_else(|| handle_alloc_error(layout));
+        let at = allocate(layout).unwrap_or_else(|| handle_alloc_error(layout));
         take(bytes);
-        Self { at, layout }
+        Self { at, layout }.spoilt()
+    }
+
+    /// In tests all memory is as bad as what the pool gives: who counts on zeros is found.
+    fn spoilt(self) -> Self {
+        if cfg!(debug_assertions) {
+            // SAFETY: the memory is as long, and belongs to this value.
+            unsafe { self.at.write_bytes(0xA5, self.layout.size()) }
+        }
+        self
     }
 
     pub(crate) fn as_ptr(&self) -> *mut u8 {
@@ -127,7 +134,97 @@ impl Drop for Memory {
     fn drop(&mut self) {
         give(self.layout.size());
         // SAFETY: allocated with this layout, and this is the only owner.
-        unsafe { dealloc(self.at.as_ptr(), self.layout) }
+        unsafe { free(self.at, self.layout) }
+    }
+}
+
+/// Zeros. Much memory comes from the kernel, which makes its pages when they are touched: by the threads that fill them.
+fn allocate(layout: Layout) -> Option<NonNull<u8>> {
+    #[cfg(unix)]
+    if layout.align() == HUGE {
+        return map(layout.size());
+    }
+    // SAFETY: the size is not zero.
+    NonNull::new(unsafe { alloc_zeroed(layout) })
+}
+
+/// # Safety
+/// It was allocated with this layout, and nobody uses it any more.
+unsafe fn free(at: NonNull<u8>, layout: Layout) {
+    #[cfg(unix)]
+    if layout.align() == HUGE {
+        // SAFETY: the caller's promise; it was mapped.
+        let freed = unsafe { libc::munmap(at.as_ptr().cast(), layout.size()) };
+        debug_assert_eq!(freed, 0, "memory that was mapped");
+        return;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { dealloc(at.as_ptr(), layout) }
+}
+
+/// Memory from the kernel at a multiple of [`HUGE`], of huge pages where it has them. `bytes` is a multiple, too.
+#[cfg(unix)]
+fn map(bytes: usize) -> Option<NonNull<u8>> {
+    let more = bytes.checked_add(HUGE)?;
+    // SAFETY: new memory, which overlaps no other.
+    let at = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            more,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if at == libc::MAP_FAILED {
+        return None;
+    }
+    let at: *mut u8 = at.cast();
+    let before = at.align_offset(HUGE);
+    let aligned = at.wrapping_add(before);
+    // SAFETY: both ends lie in what was just mapped, and nobody knows of them.
+    unsafe {
+        if before > 0 {
+            libc::munmap(at.cast(), before);
+        }
+        if before < HUGE {
+            libc::munmap(aligned.wrapping_add(bytes).cast(), HUGE - before);
+        }
+        // What it does not have it need not give.
+        #[cfg(target_os = "linux")]
+        libc::madvise(aligned.cast(), bytes, libc::MADV_HUGEPAGE);
+    }
+    NonNull::new(aligned)
+}
+
+/// Copies bytes past the caches, where the machine can: what is not read soon should not push out what is. Whoever hands the memory to another
+/// thread calls [`fence`](std::sync::atomic::fence) before.
+///
+/// # Safety
+/// There are so many bytes at both addresses, and they do not overlap.
+pub(crate) unsafe fn copy_past_caches(from: *const u8, to: *mut u8, len: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+        const WIDTH: usize = size_of::<__m128i>();
+        let head = to.align_offset(WIDTH).min(len);
+        let whole = (len - head) / WIDTH * WIDTH;
+        // SAFETY: the caller's promise; stores are aligned after the head.
+        unsafe {
+            std::ptr::copy_nonoverlapping(from, to, head);
+            for at in (head..head + whole).step_by(WIDTH) {
+                let words = _mm_loadu_si128(from.add(at).cast());
+                _mm_stream_si128(to.add(at).cast(), words);
+            }
+            let at = head + whole;
+            std::ptr::copy_nonoverlapping(from.add(at), to.add(at), len - at);
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: the caller's promise.
+    unsafe {
+        std::ptr::copy_nonoverlapping(from, to, len);
     }
 }
 
@@ -160,13 +257,42 @@ impl Returned {
 
 impl Drop for Returned {
     fn drop(&mut self) {
-        let Some(memory) = self.0.take() else { return };
+        let kept = self.0.take().filter(|memory| memory.len() >= KEEP);
+        let Some(memory) = kept else { return };
         let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
-        if memory.len() >= KEEP && pool.bytes + memory.len() <= KEPT {
+        if pool.bytes + memory.len() <= KEPT {
             pool.bytes += memory.len();
             give(memory.len());
             pool.free.push(memory);
         }
+    }
+}
+
+/// Memory that threads write side by side.
+#[derive(Debug)]
+pub(crate) struct Out<T>(*mut T);
+
+impl<T> Clone for Out<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Out<T> {}
+
+// SAFETY: writing is unsafe, and whoever does it promises that no two threads write to one place.
+unsafe impl<T: Send> Sync for Out<T> {}
+
+impl<T> Out<T> {
+    pub(crate) fn of(memory: &Returned) -> Self {
+        Self(memory.as_ptr().cast())
+    }
+
+    /// # Safety
+    /// There is room for a value there, and no other thread writes to it.
+    pub(crate) unsafe fn write(&self, place: usize, value: T) {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.add(place).write(value) }
     }
 }
 

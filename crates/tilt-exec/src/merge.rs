@@ -4,6 +4,9 @@
 //! of no track overlap, one sweep over the points of change gives the events in order. Otherwise events are the
 //! intersections of one choice or gap from each track, sorted afterwards.
 
+use std::sync::Arc;
+
+use tilt_data::Timeline;
 use tilt_ir::Span;
 
 use self::{
@@ -14,6 +17,7 @@ use crate::{
     control::Control,
     cursor::{NONE, Source},
     memory::{INSTANTS, POSITIONS},
+    series::Axis,
 };
 
 mod sweep;
@@ -77,6 +81,22 @@ impl Merged {
             ends: INSTANTS.take(),
             choices: (0..groups).map(|_| POSITIONS.take()).collect(),
         }
+    }
+
+    /// Adds events that end later.
+    pub(crate) fn append(&mut self, later: &Self) {
+        self.starts.extend(&later.starts);
+        self.ends.extend(&later.ends);
+        for (all, choices) in self.choices.iter_mut().zip(&later.choices) {
+            all.extend(choices);
+        }
+    }
+
+    /// The events as rows.
+    pub(crate) fn into_axis(self) -> Arc<Axis> {
+        let starts = INSTANTS.lend(self.starts);
+        let timeline = Timeline::intervals(starts, INSTANTS.lend(self.ends));
+        Arc::new(Axis::new(timeline, self.choices))
     }
 
     /// Forgets all events but not their memory.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use rayon::{ThreadPool, ThreadPoolBuilder, prelude::*};
-use tilt_codegen::lir::{Lanes, Sink};
+use tilt_codegen::lir::{Lanes, Sink, Store};
 use tilt_data::{SnapshotBuffer, Spans, Timeline};
 use tilt_interp::Functions;
 use tilt_ir::{Halo, Lineage, Reach, Span, StreamId};
@@ -19,7 +19,9 @@ use crate::{
     plan::{Domain, Plan, Root, Stage},
     run::{Piece, Shared, Trouble, Wanted, series_of},
     series::{Axis, Series},
+    stagewise::{is_sequential, is_stagewise},
     strips::Strips,
+    text::Dictionary,
     window::Algorithm,
 };
 
@@ -27,10 +29,12 @@ use crate::{
 const ROWS: usize = 1 << 15;
 /// A piece is at least this many times its halo, so that what is read twice does not count.
 pub(crate) const HALOS: usize = 8;
+/// Fewer pieces than this for each thread leave threads without work.
+const PIECES: usize = 4;
 /// Where all windows are folded, what is read twice costs less than leaving the second cache.
 const FOLDED: usize = 4;
 /// Pieces begin at multiples of this many rows, so that no two write to one cache line.
-const ALIGNED: usize = 512;
+pub(crate) const ALIGNED: usize = 512;
 
 /// Rows of the largest input in a piece of a merge: its instants, choices and columns stay in the second cache.
 pub(crate) const MERGED: usize = 1 << 14;
@@ -86,8 +90,7 @@ pub(crate) struct Job<'a> {
     /// Where cells of grids may end.
     pub(crate) scope: Span,
     pub(crate) part: Span,
-    pub(crate) texts: &'a HashMap<String, u32>,
-    pub(crate) words: &'a [String],
+    pub(crate) dictionary: &'a Dictionary,
     pub(crate) functions: &'a Functions,
     pub(crate) threads: usize,
     pub(crate) piece_rows: Option<usize>,
@@ -96,32 +99,43 @@ pub(crate) struct Job<'a> {
     pub(crate) work: u64,
     /// How old an event may be that is held, if there is such a limit.
     pub(crate) age: Option<i64>,
+    /// Which columns of the output nobody reads, from the first on; the others are read.
+    pub(crate) unread: &'a [bool],
 }
 
 impl Job<'_> {
     /// The output.
     pub(crate) fn run(&self) -> Result<Series, Trouble> {
         let stage = self.plan.stages.last().expect("a plan has stages");
-        let main = &self.plan.loops[stage.main];
-        if Whole::of(self.plan, self.lineage).is_some() {
-            return match Strips::of(self.plan) {
-                Some(strips) => self.in_strips(&strips),
-                None => self.in_one_go(),
-            };
+        match Whole::of(self.plan, self.lineage) {
+            None => {}
+            Some(Whole::Recurrence(_)) => {
+                return match Strips::of(self.plan) {
+                    Some(strips) => self.in_strips(&strips),
+                    None => self.in_one_go(),
+                };
+            }
+            Some(_) => return self.stagewise(),
         }
         let Some((axis, rows)) = self.rows() else {
-            return self.merged();
+            return if self.overlaps(self.piece_rows.unwrap_or(MERGED), self.halo_of_merge()) {
+                self.stagewise()
+            } else {
+                self.merged()
+            };
         };
-        let Sink::Store { columns, .. } = &main.sink else {
-            unreachable!("the main loop of a stage stores")
+        let halo = self.halo(&axis, &rows);
+        let least = self.least_rows(rows.len());
+        if self.overlaps(least, halo) {
+            return self.stagewise();
+        }
+        let (columns, streaming) = self.columns(stage, rows.len());
+        let size = match self.piece_rows {
+            Some(_) => least,
+            None => least
+                .max(halo.saturating_mul(halos(self.plan)))
+                .next_multiple_of(ALIGNED),
         };
-        let columns: Vec<Shared> = columns
-            .iter()
-            .map(|c| Shared::new(main.ty(c.value), c.valid.is_some(), rows.len()))
-            .collect();
-        let bytes: usize = columns.iter().map(|c| c.values.len()).sum();
-        let streaming = bytes >= STREAMED;
-        let size = self.size(&axis, &rows);
         let starts: Vec<usize> = rows.clone().step_by(size).collect();
         let piece = |start: &usize| {
             let of_piece = *start..rows.end.min(start + size);
@@ -144,6 +158,27 @@ impl Job<'_> {
         Ok(series_of(stage, axis, columns, rows.len(), 0))
     }
 
+    /// Columns for so many rows of the output, and whether they are written past the caches.
+    pub(crate) fn columns(&self, stage: &Stage, rows: usize) -> (Vec<Shared>, bool) {
+        let main = &self.plan.loops[stage.main];
+        let Sink::Store { columns, .. } = &main.sink else {
+            unreachable!("the main loop of a stage stores")
+        };
+        let column = |(number, store): (usize, &Store)| {
+            let (ty, nullable) = (main.ty(store.value), store.valid.is_some());
+            if self.unread.get(number) == Some(&true) {
+                Shared::unread(ty, nullable)
+            } else {
+                Shared::new(ty, nullable, rows)
+            }
+        };
+        let columns: Vec<Shared> = columns.iter().enumerate().map(column).collect();
+        let bytes: usize = columns.iter().map(|c| c.values.len()).sum();
+        // What nobody reads should stay in a cache.
+        let streaming = bytes >= STREAMED && !columns.iter().any(|c| c.unread);
+        (columns, streaming)
+    }
+
     /// All rows that the output can have, and those that are wanted, if that is known before.
     pub(crate) fn rows(&self) -> Option<(Arc<Axis>, Range<usize>)> {
         let axis = match self.plan.root {
@@ -164,24 +199,55 @@ impl Job<'_> {
         Some((axis, first..end))
     }
 
-    /// How many rows a piece has.
-    fn size(&self, axis: &Axis, rows: &Range<usize>) -> usize {
+    /// How many rows a piece has, but for its halo.
+    fn least_rows(&self, rows: usize) -> usize {
         if let Some(asked) = self.piece_rows {
             return asked.next_multiple_of(8);
         }
-        // The halo of one row in the middle tells what that of others is like.
+        let share = rows.div_ceil(self.threads.max(1) * 4);
+        usual_rows(self.plan).min(share.max(ALIGNED))
+    }
+
+    /// How many rows of an input one row of the output depends on: one in the middle tells what others are like.
+    fn halo(&self, axis: &Axis, rows: &Range<usize>) -> usize {
+        if rows.is_empty() {
+            return 0;
+        }
         let middle = rows.start + rows.len() / 2;
-        let halo = if rows.is_empty() {
-            0
-        } else {
-            let cuts = self.cuts(span_of(axis, &(middle..middle + 1)));
+        let cuts = self.cuts(span_of(axis, &(middle..middle + 1)));
+        cuts.values().map(Range::len).max().unwrap_or(0)
+    }
+
+    /// The same where the rows of the output are not known, at a row of the largest input.
+    fn halo_of_merge(&self) -> usize {
+        self.largest().map_or(0, |largest| {
+            let middle = largest.len() / 2;
+            let end = largest.timeline().end(middle);
+            let cuts = self.cuts(Span::new(end.saturating_sub(1), end));
             cuts.values().map(Range::len).max().unwrap_or(0)
+        })
+    }
+
+    /// Whether pieces of so many rows would read much more around them than they have, so that stages are rather computed one after the other.
+    fn overlaps(&self, least: usize, halo: usize) -> bool {
+        if !is_stagewise(self.plan) || self.plan.stages.iter().any(is_sequential) {
+            return false;
+        }
+        if self.piece_rows.is_some() {
+            return halo > least;
+        }
+        let rows = self.buffers.values().map(SnapshotBuffer::len).max();
+        let rows = rows.unwrap_or(0);
+        let size = halo.saturating_mul(halos(self.plan));
+        // One thread has no use for pieces, and with one stage nothing has to stay in a cache for another.
+        let enough = if self.threads > 1 {
+            rows / (PIECES * self.threads)
+        } else if self.plan.stages.len() > 1 {
+            rows / PIECES
+        } else {
+            least
         };
-        let share = rows.len().div_ceil(self.threads.max(1) * 4);
-        let least = usual_rows(self.plan).min(share.max(ALIGNED));
-        least
-            .max(halo.saturating_mul(halos(self.plan)))
-            .next_multiple_of(ALIGNED)
+        rows >= ROWS && size > least.max(enough)
     }
 
     /// The rows of each input that a part of the output depends on.
@@ -270,26 +336,31 @@ impl Job<'_> {
         Ok(chunks.finish())
     }
 
+    /// The input with the most rows.
+    fn largest(&self) -> Option<&SnapshotBuffer> {
+        let inputs = self.buffers.iter();
+        let inputs = inputs.filter(|(id, _)| self.lineage.halo(**id).is_some());
+        let (_, largest) = inputs.max_by_key(|(_, buffer)| buffer.len())?;
+        (!largest.is_empty()).then_some(largest)
+    }
+
     /// The part that is asked for, cut at ends of the input with the most rows.
     fn parts(&self) -> Vec<Span> {
-        let inputs = self
-            .buffers
-            .iter()
-            .filter(|(id, _)| self.lineage.halo(**id).is_some());
-        let Some((_, largest)) = inputs.max_by_key(|(_, buffer)| buffer.len()) else {
+        self.cut_by_rows(self.part, self.piece_rows.unwrap_or(MERGED))
+    }
+
+    /// A span of time, cut at every so many ends of the input with the most rows.
+    pub(crate) fn cut_by_rows(&self, span: Span, rows: usize) -> Vec<Span> {
+        let Some(largest) = self.largest() else {
             return Vec::new();
         };
-        let rows = self.piece_rows.unwrap_or(MERGED);
         let timeline = largest.timeline();
         let mut parts = Vec::with_capacity(timeline.len() / rows + 1);
-        let mut start = self.part.start;
+        let mut start = span.start;
         let ends = (rows..timeline.len())
             .step_by(rows)
             .map(|row| timeline.end(row));
-        for end in ends
-            .filter(|end| *end < self.part.end)
-            .chain([self.part.end])
-        {
+        for end in ends.filter(|end| *end < span.end).chain([span.end]) {
             if start < end {
                 parts.push(Span::new(start, end));
                 start = end;
@@ -315,13 +386,13 @@ impl Job<'_> {
             code: self.code,
             run: self.run,
             scope: self.scope,
-            texts: self.texts,
-            words: self.words,
+            dictionary: self.dictionary,
             functions: self.functions,
             control: self.control,
             work,
             age: self.age,
             carried: None,
+            found: None,
             open: false,
             wanted,
         }

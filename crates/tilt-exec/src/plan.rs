@@ -647,6 +647,7 @@ impl<'p> Planner<'p> {
                 length: None,
                 disjoint: true,
                 ordered: true,
+                mixed: false,
             },
             Domain::Merge { groups, .. } => {
                 let disjoint = groups.iter().all(|group| match group {
@@ -658,6 +659,7 @@ impl<'p> Planner<'p> {
                     length: None,
                     disjoint,
                     ordered: disjoint,
+                    mixed: false,
                 }
             }
         }

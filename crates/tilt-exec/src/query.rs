@@ -267,6 +267,7 @@ impl Inner {
                         length,
                         disjoint,
                         ordered: disjoint || length.is_some(),
+                        mixed: false,
                     },
                     dtype: input.dtype.clone(),
                     leaves,
@@ -303,6 +304,7 @@ pub struct RunOptions {
     pub(crate) cancel: Option<Cancel>,
     pub(crate) progress: Option<Watcher>,
     pub(crate) memory: Option<usize>,
+    pub(crate) events_only: bool,
 }
 
 impl RunOptions {
@@ -311,6 +313,11 @@ impl RunOptions {
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads.max(1));
         self
+    }
+
+    /// How many threads that is.
+    pub fn thread_count(&self) -> usize {
+        self.threads.unwrap_or_else(default_threads)
     }
 
     /// The run's span, which must contain every event; by default the hull of the inputs.
@@ -361,6 +368,13 @@ impl RunOptions {
     #[must_use]
     pub fn progress(mut self, report: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.progress = Some(Watcher(Arc::new(report)));
+        self
+    }
+
+    /// Leaves rows out that have no value, on all threads, where events have one length: what becomes rows of a table does so without them.
+    #[must_use]
+    pub fn events_only(mut self) -> Self {
+        self.events_only = true;
         self
     }
 

@@ -18,6 +18,9 @@ use crate::{
     window::{Current, RangePlan},
 };
 
+/// Rows that are looked at together for whether they are split in one place.
+const RUN: usize = 64;
+
 /// A range while a stage runs.
 pub(crate) struct RangeRun<'a> {
     pub(crate) plan: &'a RangePlan,
@@ -47,6 +50,8 @@ enum Kind<'a> {
         /// The starts of all rows, unless they decrease somewhere.
         starts: Option<ScalarBuffer<i64>>,
     },
+    /// Row `i` covers all positions before `i + hi`, as far as they exist.
+    Before { hi: i64 },
     /// The events numbered from the current one.
     Ranked {
         ranks: Ranks,
@@ -76,6 +81,20 @@ impl Steady {
     pub(crate) fn block_start(&self, unit: i64) -> i64 {
         unit - (unit - self.origin).rem_euclid(self.width())
     }
+
+    /// Where the windows of rows from `row` on are split, all of whose units exist: where the blocks of their last units begin.
+    fn splits(&self, row: usize, out: &mut [u32]) {
+        let mut last = row as i64 + self.hi - 1;
+        let mut rest = out;
+        while !rest.is_empty() {
+            let begin = self.block_start(last);
+            let until = begin + self.width();
+            let rows = rest.len().min((until - last) as usize);
+            let (these, others) = rest.split_at_mut(rows);
+            these.fill(begin as u32);
+            (rest, last) = (others, until);
+        }
+    }
 }
 
 /// Where rows find the two parts of their windows: an element of what is scanned from blocks' ends, and one of what is
@@ -96,6 +115,9 @@ impl<'a> RangeRun<'a> {
                 lo: lo.saturating_add(1),
                 hi: hi.saturating_add(1),
                 every: 1,
+            },
+            Bounds::Ordinal { hi, .. } if plan.is_running() && source.is_dense() => Kind::Before {
+                hi: hi.saturating_add(1),
             },
             Bounds::Ordinal { .. } => Kind::Ranked {
                 ranks: Ranks::new(source),
@@ -210,6 +232,15 @@ impl<'a> RangeRun<'a> {
             (self.first, self.end, self.split) = (Some(first), Some(end), Some(split));
         } else if matches!(self.kind, Kind::Ranked { .. }) {
             self.locate_ranked(rows, padded, scratch);
+        } else if let Kind::Before { hi } = self.kind {
+            let [first, end, split] = [(); 3].map(|()| scratch.slice::<u32>(padded));
+            let (from, len) = ((rows.start as i64).saturating_add(hi), self.len() as i64);
+            for (row, end) in end.iter_mut().enumerate() {
+                *end = from.saturating_add(row as i64).clamp(0, len) as u32;
+            }
+            first.fill(0);
+            split.fill(0);
+            (self.first, self.end, self.split) = (Some(first), Some(end), Some(split));
         } else {
             self.locate_events(rows, padded, scratch);
         }
@@ -356,7 +387,7 @@ impl<'a> RangeRun<'a> {
     pub(crate) fn offsets(&self) -> (i64, i64) {
         match self.kind {
             Kind::Steady { lo, hi, .. } => (lo, hi),
-            Kind::General { .. } | Kind::Event { .. } | Kind::Ranked { .. } => (0, 0),
+            _ => (0, 0),
         }
     }
 
@@ -373,7 +404,7 @@ impl<'a> RangeRun<'a> {
     pub(crate) fn width(&self) -> Option<u64> {
         match self.kind {
             Kind::Steady { lo, hi, .. } => Some((hi - lo).unsigned_abs()),
-            Kind::General { .. } | Kind::Event { .. } | Kind::Ranked { .. } => None,
+            _ => None,
         }
     }
 
@@ -396,6 +427,15 @@ impl<'a> RangeRun<'a> {
 
     /// Where each row's window is split: the first position of the late part.
     pub(crate) fn split(&mut self, scratch: &mut Scratch) -> &[u32] {
+        if self.split.is_none()
+            && self.plan.length().is_some()
+            && self.is_full(&self.rows)
+            && let Some(steady) = self.steady()
+        {
+            let out = scratch.slice::<u32>(self.rows.len().next_multiple_of(LANES));
+            steady.splits(self.rows.start, out);
+            self.split = Some(out);
+        }
         if self.split.is_none() {
             let length = self.plan.length();
             let n = self.rows.len();
@@ -540,9 +580,20 @@ fn anchors<T: Copy + Default>(leaf: &Leaf, split: &[u32], early: bool, out: &mut
     let values: &[T] = unsafe { std::slice::from_raw_parts(leaf.at(0).cast(), leaf.len) };
     // SAFETY: as long as the splits, aligned, and nobody else has it.
     let out = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<T>(), split.len()) };
-    for (out, split) in out.iter_mut().zip(split) {
+    let anchor = |split: u32| {
         let position = split.wrapping_sub(u32::from(early));
-        *out = values.get(position as usize).copied().unwrap_or_default();
+        values.get(position as usize).copied().unwrap_or_default()
+    };
+    // Most rows are split where their neighbours are.
+    for (out, split) in out.chunks_mut(RUN).zip(split.chunks(RUN)) {
+        // Without a branch for each: vectors compare them.
+        if split.iter().fold(0, |bits, s| bits | (s ^ split[0])) == 0 {
+            out.fill(anchor(split[0]));
+        } else {
+            out.iter_mut()
+                .zip(split)
+                .for_each(|(out, split)| *out = anchor(*split));
+        }
     }
 }
 

@@ -552,7 +552,8 @@ impl Reads for StageReads<'_, '_> {
             let term = self.term(body, stream, current)?;
             return Ok(self.note(term));
         }
-        let locate = if current == SAME && !self.planner.facts[&stream].nullable {
+        let facts = &self.planner.facts[&stream];
+        let locate = if current == SAME && !facts.nullable && !facts.axis.mixed {
             Locate::Rows {
                 stream,
                 rows: -i64::from(n),

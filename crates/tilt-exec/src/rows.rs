@@ -9,6 +9,7 @@ mod engine;
 mod extreme;
 mod formula;
 mod frequency;
+mod list;
 mod order;
 mod parts;
 mod places;
@@ -21,7 +22,7 @@ use tilt_codegen::{
     lir::{LANES, Ty},
 };
 use tilt_data::Timeline;
-use tilt_ir::{Agg, Bounds};
+use tilt_ir::{Agg, Bounds, DType};
 
 use crate::{
     memory::{Returned, Scratch},
@@ -49,6 +50,8 @@ pub(crate) struct RowsPlan {
     pub(crate) ordered: bool,
     /// The functions of a custom reducer.
     pub(crate) custom: Option<CustomPlan>,
+    /// What the items are if the result is a list.
+    pub(crate) list: Option<DType>,
 }
 
 /// How the places of a window are counted (`docs/ir.md`, Places).
@@ -266,7 +269,7 @@ impl<'a> RowsRun<'a> {
         let padded = n.next_multiple_of(LANES);
         self.found = scratch.slice::<u8>(padded / 8 + 8);
         self.found.fill(0);
-        let picks = !self.plan.leaves.is_empty();
+        let picks = !self.plan.leaves.is_empty() && self.plan.list.is_none();
         if picks {
             self.positions = scratch.slice::<u32>(padded);
             self.positions.fill(0);
@@ -306,6 +309,22 @@ impl<'a> RowsRun<'a> {
             custom.windows(&calls, &windows, bounds, self.numbering, self.found)?;
             return Ok(());
         }
+        if let Some(item) = &self.plan.list {
+            let mut lists = list::Chunk::default();
+            for (row, window) in windows.iter().enumerate() {
+                piece.control.check()?;
+                slide(&mut self.engine, &mut self.held, window, &all, piece)?;
+                if lists.push(&self.engine) {
+                    self.found[row / 8] |= 1 << (row % 8);
+                }
+            }
+            let stored = &self.columns[usize::from(self.plan.word.is_some())];
+            let first = lists.finish(stored, item, piece.dictionary)?;
+            for (word, number) in self.words.iter_mut().zip(first..) {
+                *word = number;
+            }
+            return Ok(());
+        }
         for (row, window) in windows.iter().enumerate() {
             piece.control.check()?;
             if !self.engine.is_summed_by_parts() {
@@ -333,13 +352,13 @@ impl<'a> RowsRun<'a> {
                 ..view::nothing()
             };
         }
-        if column == self.plan.leaves.len() && column > 0 {
+        if column == self.plan.leaves.len() && column > 0 && self.plan.list.is_none() {
             return View {
                 validity: self.found.as_ptr(),
                 ..view::nothing()
             };
         }
-        if self.plan.leaves.is_empty() {
+        if self.plan.leaves.is_empty() || self.plan.list.is_some() {
             return View {
                 validity: self.found.as_ptr(),
                 ..view::column(self.words)

@@ -4,7 +4,8 @@
 //! main loop computes all rows at once.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    borrow::Cow,
+    collections::BTreeMap,
     ops::Range,
     sync::{
         Arc,
@@ -13,12 +14,11 @@ use std::{
     time::Instant,
 };
 
-use arrow_buffer::BooleanBuffer;
+use arrow_buffer::{BooleanBuffer, ScalarBuffer};
 use tilt_codegen::{
     abi::{Args, Target, View},
     lir::{LANES, Lanes, Sink, Ty},
 };
-use tilt_data::Timeline;
 use tilt_ir::{Bounds, Span, StreamId};
 
 use tilt_interp::Functions;
@@ -30,23 +30,34 @@ use crate::{
     control::{Control, share},
     cursor::{self, Ranks, Shape},
     locate::{self, Located, Locator},
-    memory::{INSTANTS, Returned, Scratch},
+    memory::Scratch,
     merge::{Group, Merged, merge_into},
-    own::OwnColumn,
     pieces::grid,
     plan::{Domain, GroupPlan, Locate, ParamSource, Plan, Source, Stage},
     range::RangeRun,
-    scan::{Kept, WindowRun},
-    series::{Axis, Leaf, Series},
-    stats, strips, view,
+    scan::{Begin, Done, Kept, Task, WindowRun},
+    series::{Axis, Series},
+    stats, strips,
+    text::Dictionary,
     window::WindowPlan,
 };
 
+mod columns;
 mod inside;
 mod seen;
+mod views;
+
+use columns::finish;
+pub(crate) use columns::{Output, Shared, lead, series_of};
+pub(crate) use seen::{Seen, events_only, known_only};
 
 /// Rows that are computed together: their columns stay in the first cache.
 pub(crate) const CHUNK: usize = 2048;
+/// The same where there are no columns in between.
+const LONG_CHUNK: usize = 16 * CHUNK;
+
+/// The rows of streams, by stream.
+pub(crate) type AllSeries = BTreeMap<StreamId, Series>;
 
 /// Something that loops do not settle: an overflow that may or may not be, a read that may be ambiguous. The interpreter decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,10 +73,8 @@ pub(crate) struct Piece<'a> {
     pub(crate) scope: Span,
     /// Which rows of the output are wanted.
     pub(crate) wanted: Wanted<'a>,
-    /// Codes of strings.
-    pub(crate) texts: &'a HashMap<String, u32>,
-    /// Strings by their codes.
-    pub(crate) words: &'a [String],
+    /// What codes stand for.
+    pub(crate) dictionary: &'a Dictionary,
     pub(crate) functions: &'a Functions,
     pub(crate) control: &'a Control,
     /// How much of the run's work this piece is.
@@ -74,9 +83,14 @@ pub(crate) struct Piece<'a> {
     pub(crate) age: Option<i64>,
     /// What is known of its rows already, if it is a strip.
     pub(crate) carried: Option<Carried<'a>>,
+    /// Where the locates of its only stage lead, all rows, as far as that is known already.
+    pub(crate) found: Option<&'a [Option<Positions>]>,
     /// Whether streams may go on after their last rows: then nothing takes these for the end.
     pub(crate) open: bool,
 }
+
+/// The position that each row reads, [`NONE`](cursor::NONE) where it reads nothing.
+pub(crate) type Positions = ScalarBuffer<u32>;
 
 /// What the strip before has computed.
 #[derive(Clone, Copy, Debug)]
@@ -99,31 +113,6 @@ pub(crate) enum Wanted<'a> {
         /// Past the caches.
         streaming: bool,
     },
-}
-
-/// A column of the output that pieces write side by side, each at rows of its own that begin at a multiple of 64.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) ty: Ty,
-    pub(crate) values: Returned,
-    pub(crate) validity: Option<Returned>,
-}
-
-impl Shared {
-    /// A column of `rows` rows.
-    pub(crate) fn new(ty: Ty, nullable: bool, rows: usize) -> Self {
-        let padded = rows.next_multiple_of(LANES);
-        let bytes = if ty == Ty::Bool {
-            padded / 8
-        } else {
-            padded * ty.bytes()
-        };
-        Self {
-            ty,
-            values: Returned::new(bytes),
-            validity: nullable.then(|| Returned::new(padded / 8)),
-        }
-    }
 }
 
 impl Piece<'_> {
@@ -162,6 +151,22 @@ impl Piece<'_> {
             series.insert(stage.stream, computed);
         }
         Ok(series)
+    }
+
+    /// Whether it is known where a locate leads.
+    pub(crate) fn is_found(&self, locate: usize) -> bool {
+        self.found.is_some_and(|found| found[locate].is_some())
+    }
+
+    /// Computes the wanted rows of one stage, given the events of all before.
+    pub(crate) fn evaluate_stage(
+        &self,
+        stage: &Stage,
+        series: &BTreeMap<StreamId, Series>,
+    ) -> Result<Series, Trouble> {
+        self.control.check()?;
+        let axis = self.axis(stage, series);
+        StageRun::run(self, stage, &axis, series, true)
     }
 
     /// Where a stream has events, given where it has values.
@@ -230,7 +235,7 @@ impl Piece<'_> {
     }
 
     /// The rows of a stage.
-    fn axis(&self, stage: &Stage, series: &BTreeMap<StreamId, Series>) -> Arc<Axis> {
+    pub(crate) fn axis(&self, stage: &Stage, series: &BTreeMap<StreamId, Series>) -> Arc<Axis> {
         match &stage.domain {
             Domain::On(stream) => Arc::clone(&series[stream].axis),
             Domain::Grid { period, offset } => {
@@ -249,12 +254,7 @@ impl Piece<'_> {
                 groups,
                 required,
                 twin: None,
-            } => {
-                let merged = self.merged(groups, required, series, None);
-                let starts = INSTANTS.lend(merged.starts);
-                let timeline = Timeline::intervals(starts, INSTANTS.lend(merged.ends));
-                Arc::new(Axis::new(timeline, merged.choices))
-            }
+            } => self.merged(groups, required, series, None).into_axis(),
         }
     }
 }
@@ -274,8 +274,10 @@ pub(crate) struct StageRun<'a> {
     rows: usize,
     /// The loop that is called.
     main: usize,
-    /// For ranges that see only the events of their source: all series as they see them.
-    seen: BTreeMap<usize, BTreeMap<StreamId, Series>>,
+    /// What ranges see that see only the events of their source.
+    seen: Cow<'a, Seen>,
+    /// Whether positions that ranges see are the same from run to run.
+    stays: bool,
 }
 
 /// What a stage reads with, from chunk to chunk.
@@ -296,14 +298,6 @@ struct Chunk<'c, 'r, 'w> {
     /// Results of external functions.
     called: Vec<View>,
     scratch: &'c mut Scratch,
-}
-
-/// A column being written: its first row.
-#[derive(Clone, Copy)]
-pub(crate) struct Output {
-    pub(crate) ty: Ty,
-    pub(crate) values: *mut u8,
-    pub(crate) validity: *mut u8,
 }
 
 impl<'a> StageRun<'a> {
@@ -344,9 +338,9 @@ impl<'a> StageRun<'a> {
             before: 0,
             rows: padded,
             main: stage.main,
-            seen: BTreeMap::new(),
+            seen: Cow::Owned(events_only(piece, stage, series, Seen::new())?),
+            stays: false,
         };
-        this.seen = this.events_only()?;
         if let (
             Wanted::Rows {
                 columns,
@@ -363,8 +357,20 @@ impl<'a> StageRun<'a> {
             } else {
                 assert_eq!(lead, 0, "recurrences have memory of their own");
             }
-            this.targets = columns.iter().map(|c| Output::from(c, *at)).collect();
-            this.compute(rows, &mut Vec::new())?;
+            let unread = columns.iter().filter(|c| c.unread);
+            let unread: Vec<Shared> = unread
+                .map(|c| Shared::new(c.ty, c.validity.is_some(), LONG_CHUNK))
+                .collect();
+            let mut own = unread.iter();
+            let target = |c: &Shared| match Some(c).filter(|c| c.unread).and_then(|_| own.next()) {
+                Some(own) => Output {
+                    unread: true,
+                    ..Output::from(own, 0)
+                },
+                None => Output::from(c, *at),
+            };
+            this.targets = columns.iter().map(target).collect();
+            this.compute(rows, &mut Vec::new(), &mut Scratch::default())?;
             // Stores past the caches obey no order of their own.
             fence(Ordering::SeqCst);
             return Ok(Series {
@@ -377,6 +383,10 @@ impl<'a> StageRun<'a> {
             .iter()
             .map(|c| Shared::new(main.ty(c.value), c.valid.is_some(), rows.len() + lead))
             .collect();
+        // Memory that was used before has anything in it.
+        for column in own.iter().filter(|_| lead > 0) {
+            column.clear(lead);
+        }
         if let Some(Carried { rows, series }) = piece.carried.filter(|carried| carried.rows > 0) {
             this.before = rows;
             strips::carry(&own, lead, rows, &series[&stage.stream]);
@@ -384,11 +394,15 @@ impl<'a> StageRun<'a> {
         let computed = rows.start + this.before..rows.end;
         let at = lead + this.before;
         this.targets = own.iter().map(|c| Output::from(c, at)).collect();
-        this.compute(computed, &mut Vec::new())?;
+        this.compute(computed, &mut Vec::new(), &mut Scratch::default())?;
         Ok(finish(stage, axis, rows, wanted, lead, own))
     }
 
     /// Computes some rows of a stage of which all before are known: columns go on where `targets` begin.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what a stage reads, writes and keeps"
+    )]
     pub(crate) fn go_on(
         piece: &'a Piece<'a>,
         stage: &'a Stage,
@@ -397,8 +411,9 @@ impl<'a> StageRun<'a> {
         rows: Range<usize>,
         targets: Vec<Output>,
         kept: &mut Vec<Kept>,
+        scratch: &mut Scratch,
     ) -> Result<(), Trouble> {
-        let mut this = StageRun {
+        let this = StageRun {
             piece,
             stage,
             axis,
@@ -408,48 +423,122 @@ impl<'a> StageRun<'a> {
             before: rows.start,
             rows: rows.len().next_multiple_of(LANES),
             main: stage.main,
-            seen: BTreeMap::new(),
+            seen: Cow::Owned(events_only(
+                piece,
+                stage,
+                series,
+                known_only(stage, series),
+            )?),
+            stays: false,
         };
-        this.seen = this.events_only()?;
-        this.compute(rows, kept)
+        this.compute(rows, kept, scratch)
+    }
+
+    /// A stage that is computed in stretches, none of which reads another.
+    pub(crate) fn stretch(
+        piece: &'a Piece<'a>,
+        stage: &'a Stage,
+        axis: &'a Axis,
+        series: &'a BTreeMap<StreamId, Series>,
+        seen: &'a Seen,
+    ) -> Self {
+        StageRun {
+            piece,
+            stage,
+            axis,
+            series,
+            targets: Vec::new(),
+            lead: 0,
+            before: 0,
+            rows: 0,
+            main: stage.main,
+            seen: Cow::Borrowed(seen),
+            stays: true,
+        }
+    }
+
+    /// Computes the rows of a stretch into columns that begin with them. Windows begin with what is known of them.
+    pub(crate) fn compute_into(
+        mut self,
+        main: usize,
+        rows: Range<usize>,
+        targets: Vec<Output>,
+        begin: Vec<Kept>,
+    ) -> Result<(), Trouble> {
+        (self.main, self.targets) = (main, targets);
+        self.rows = rows.len().next_multiple_of(LANES);
+        let mut kept = begin;
+        self.compute(rows, &mut kept, &mut Scratch::default())?;
+        // Stores past the caches obey no order of their own.
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// What windows need to begin at each of `starts`.
+    pub(crate) fn begin(&self, rows: &Range<usize>, starts: &[usize]) -> Vec<Begin> {
+        let sources = self.range_sources();
+        let mut scratch = Scratch::default();
+        let windows = self.stage.windows.iter();
+        let begin = windows.map(|plan| {
+            // Cursors only move forward, for each window from the first row on.
+            let range = &mut self.ranges(&sources)[plan.range];
+            let window = WindowRun::new(self.piece, plan, range, self.all(plan.range), None);
+            window.begin(range, rows, starts, &mut scratch)
+        });
+        begin.collect()
+    }
+
+    /// Does a task of a window.
+    pub(crate) fn pass(&self, window: usize, task: &Task, lent: Option<Kept>) -> Done {
+        let sources = self.range_sources();
+        let ranges = self.ranges(&sources);
+        let plan = &self.stage.windows[window];
+        let (range, all) = (&ranges[plan.range], self.all(plan.range));
+        WindowRun::new(self.piece, plan, range, all, lent).pass(self.piece, task)
+    }
+
+    /// The streams that ranges are over, as they see them.
+    fn range_sources(&self) -> Vec<cursor::Source<'_>> {
+        let ranges = self.stage.ranges.iter().enumerate();
+        let sources = ranges.map(|(number, r)| {
+            let all = if self.is_folded(number) {
+                self.series
+            } else {
+                self.all(number)
+            };
+            let counts = matches!(r.bounds, Bounds::Ordinal { .. });
+            let present = all[&r.stream].presence().filter(|_| counts);
+            self.piece.source(r.stream, all, present)
+        });
+        sources.collect()
+    }
+
+    fn ranges<'s>(&'s self, sources: &'s [cursor::Source<'s>]) -> Vec<RangeRun<'s>> {
+        let ranges = self.stage.ranges.iter().zip(sources).enumerate();
+        let ranges = ranges.map(|(number, (plan, source))| {
+            let range = RangeRun::new(plan, self.axis, source);
+            if !self.is_folded(number) {
+                return range;
+            }
+            let present = self.series[&plan.stream].presence();
+            let events = self.piece.source(plan.stream, self.series, present);
+            range.counted_by(Ranks::new(&events))
+        });
+        ranges.collect()
     }
 
     /// Computes some rows. Windows go on from what they have kept of the rows before, if that is anything, and keep it for the rows after.
-    fn compute(&self, rows: Range<usize>, kept: &mut Vec<Kept>) -> Result<(), Trouble> {
+    fn compute(
+        &self,
+        rows: Range<usize>,
+        kept: &mut Vec<Kept>,
+        scratch: &mut Scratch,
+    ) -> Result<(), Trouble> {
         let stage = self.stage;
         let sources = locate::sources(self.piece, stage, self.axis, self.series);
         let locators = locate::locators(self.piece, stage, self.axis, self.series, &sources);
-        let all = |range: usize| self.all(range);
-        let range_sources: Vec<cursor::Source> = stage
-            .ranges
-            .iter()
-            .enumerate()
-            .map(|(number, r)| {
-                let all = if self.is_folded(number) {
-                    self.series
-                } else {
-                    all(number)
-                };
-                let counts = matches!(r.bounds, Bounds::Ordinal { .. });
-                let present = all[&r.stream].presence().filter(|_| counts);
-                self.piece.source(r.stream, all, present)
-            })
-            .collect();
-        let ranges: Vec<RangeRun> = stage
-            .ranges
-            .iter()
-            .zip(&range_sources)
-            .enumerate()
-            .map(|(number, (plan, source))| {
-                let range = RangeRun::new(plan, self.axis, source);
-                if !self.is_folded(number) {
-                    return range;
-                }
-                let present = self.series[&plan.stream].presence();
-                let events = self.piece.source(plan.stream, self.series, present);
-                range.counted_by(Ranks::new(&events))
-            })
-            .collect();
+        let range_sources = self.range_sources();
+        let ranges = self.ranges(&range_sources);
         let is_cut = |plan: &WindowPlan| {
             plan.algorithm.has_parts() && ranges[plan.range].is_saturated(&rows)
         };
@@ -465,15 +554,14 @@ impl<'a> StageRun<'a> {
                 // Positions among events alone may be others than before.
                 let kept = before
                     .next()
-                    .filter(|_| !self.seen.contains_key(&plan.range));
-                WindowRun::new(self.piece, plan, range, all(plan.range), kept)
+                    .filter(|_| self.stays || !self.is_renumbered(plan.range));
+                WindowRun::new(self.piece, plan, range, self.all(plan.range), kept)
             })
             .collect();
         drop(before);
         // Without columns in between, nothing has to stay in a cache.
         let simple = windows.is_empty() && stage.locates.iter().all(Locate::in_place);
-        let chunk = if simple { 16 * CHUNK } else { CHUNK };
-        let mut scratch = Scratch::default();
+        let chunk = if simple { LONG_CHUNK } else { CHUNK };
         let stages = &self.piece.plan.stages;
         let work = share(self.piece.work, 1, stages.len());
         let is_output = stages
@@ -499,7 +587,7 @@ impl<'a> StageRun<'a> {
                 inside.contains(&start),
                 start - rows.start,
                 &mut readers,
-                &mut scratch,
+                scratch,
             )?;
             let done = share(work, end - start, rows.len());
             let output = if is_output { end - start } else { 0 };
@@ -626,287 +714,5 @@ impl<'a> StageRun<'a> {
         let piece = self.piece;
         // SAFETY: the loop above has stored the arguments of all rows.
         unsafe { call.results(piece, &targets, rows, chunk.scratch) }
-    }
-
-    fn view(&self, source: &Source, nullable: bool, chunk: &mut Chunk) -> View {
-        let Chunk {
-            rows,
-            at,
-            located,
-            ranges,
-            windows,
-            called,
-            scratch,
-        } = chunk;
-        let n = rows.len();
-        match source {
-            Source::OwnRows { rows } => {
-                let first = *at as i64 + rows;
-                let existing = self.before as i64 + first;
-                View {
-                    validity: view::bit_rows(None, usize::MAX >> 1, existing, n, scratch),
-                    ..self.own_view(OwnColumn::Value(0), first)
-                }
-            }
-            Source::OwnTable(column) => self.own_view(*column, -(self.before as i64)),
-            Source::Position { locate } => match &located[*locate] {
-                Located::Index(index) => View {
-                    validity: index.found.as_ptr(),
-                    ..view::column(index.positions)
-                },
-                Located::Moved { of, positions } => {
-                    let Located::Index(index) = &located[*of] else {
-                        unreachable!("an index is moved")
-                    };
-                    let moved = scratch.slice::<u32>(index.positions.len());
-                    for (moved, position) in moved.iter_mut().zip(&*index.positions) {
-                        *moved = position.wrapping_add(*positions as u32);
-                    }
-                    View {
-                        validity: index.found.as_ptr(),
-                        ..view::column(moved)
-                    }
-                }
-                Located::Rows(_) | Located::Runs(_) | Located::Nowhere => {
-                    unreachable!("positions are looked for")
-                }
-            },
-            Source::EndsTable => view::column(self.axis.ends()),
-            Source::Leaf {
-                stream,
-                leaf,
-                locate,
-            } => {
-                let leaf = &self.series[stream].leaves[*leaf];
-                match &located[*locate] {
-                    Located::Rows(first) => view::rows(leaf, *first, n, nullable, scratch),
-                    Located::Nowhere => view::rows(leaf, leaf.len as i64, n, nullable, scratch),
-                    Located::Runs(runs) => view::runs(leaf, runs, n, nullable, scratch),
-                    Located::Index(index) => index.view(leaf, nullable, scratch),
-                    Located::Moved { of, positions } => {
-                        let Located::Index(index) = &located[*of] else {
-                            unreachable!("an index is moved")
-                        };
-                        index.moved(leaf, *positions)
-                    }
-                }
-            }
-            Source::Present { stream, locate } => {
-                let series = &self.series[stream];
-                let (len, present) = (series.axis.len(), series.presence());
-                let validity = match &located[*locate] {
-                    Located::Rows(first) => view::bit_rows(present, len, *first, n, scratch),
-                    Located::Nowhere => view::bit_rows(present, len, len as i64, n, scratch),
-                    Located::Runs(runs) => view::bit_runs(runs, n, |_| true, scratch),
-                    Located::Index(index) => index.valid(present, scratch),
-                    // It leads somewhere in all rows.
-                    Located::Moved { .. } => view::bit_rows(None, n, 0, n, scratch),
-                };
-                View {
-                    validity,
-                    ..view::nothing()
-                }
-            }
-            Source::Starts => {
-                let starts = scratch.slice::<i64>(n.next_multiple_of(LANES));
-                for (start, row) in starts.iter_mut().zip(rows.clone()) {
-                    *start = self.axis.timeline.start(row);
-                }
-                view::column(starts)
-            }
-            Source::Ends => {
-                let ends = scratch.slice::<i64>(n.next_multiple_of(LANES));
-                ends[..n].copy_from_slice(&self.axis.ends()[rows.clone()]);
-                view::column(ends)
-            }
-            Source::Edge {
-                stream,
-                locate,
-                edge,
-            } => {
-                let axis = &self.series[stream].axis;
-                let edges = scratch.slice::<i64>(n.next_multiple_of(LANES));
-                let out = edges[..n].iter_mut().enumerate();
-                match &located[*locate] {
-                    Located::Nowhere => edges.fill(0),
-                    Located::Rows(first) => {
-                        let edge_of = axis.edges(*edge);
-                        out.for_each(|(row, out)| *out = edge_of(first + row as i64));
-                    }
-                    Located::Index(index) => {
-                        let edge_of = axis.edges(*edge);
-                        out.for_each(|(row, out)| *out = edge_of(i64::from(index.positions[row])));
-                    }
-                    Located::Runs(runs) => {
-                        let edge_of = axis.edges(*edge);
-                        let mut rest = &mut *edges;
-                        for run in runs {
-                            let (these, others) = rest.split_at_mut(run.rows);
-                            these.fill(edge_of(i64::from(run.position)));
-                            rest = others;
-                        }
-                    }
-                    Located::Moved { .. } => unreachable!("edges of periodic events are computed"),
-                }
-                view::column(edges)
-            }
-            Source::Call(call) => called[*call],
-            Source::Window { window, column } => {
-                let window = &windows[*window];
-                window.view(*column, &ranges[window.plan.range], rows, scratch)
-            }
-            Source::RangeFirst(range) => view::column(ranges[*range].bounds(scratch).0),
-            Source::RangeEnd(range) => view::column(ranges[*range].bounds(scratch).1),
-            Source::RangeSplit(range) => view::column(ranges[*range].split(scratch)),
-            Source::Anchor {
-                range,
-                stream,
-                leaf,
-                early,
-            } => {
-                let leaf = &self.all(*range)[stream].leaves[*leaf];
-                ranges[*range].anchors(leaf, *early, scratch)
-            }
-        }
-    }
-
-    /// A column that the stage writes, from `first` on, which may lie before its first row.
-    fn own_view(&self, column: OwnColumn, first: i64) -> View {
-        let (_, target) = self
-            .stage
-            .own
-            .iter()
-            .find(|(c, _)| *c == column)
-            .expect("a planned column");
-        let output = &self.targets[*target];
-        let bytes = output.ty.bytes() as isize;
-        View {
-            values: output.values.wrapping_offset(first as isize * bytes),
-            lead: ((self.lead + self.before) as i64 + first) as u64,
-            len: (self.rows as i64 - first) as u64,
-            ..view::nothing()
-        }
-    }
-
-    fn param(&self, param: &ParamSource, ranges: &[RangeRun]) -> u64 {
-        let value = match param {
-            ParamSource::FirstEnd => self.axis.regular_ends().unwrap_or(0),
-            ParamSource::FirstEdge(stream, edge) => self.series[stream].axis.edges(*edge)(0),
-            ParamSource::RunStart => self.piece.run.start,
-            ParamSource::RunEnd => self.piece.run.end,
-            ParamSource::Text(text) => i64::from(self.piece.texts[text]),
-            ParamSource::RangeLo(range) => ranges[*range].offsets().0,
-            ParamSource::RangeHi(range) => ranges[*range].offsets().1,
-            ParamSource::RangeLen(range) => ranges[*range].len() as i64,
-        };
-        value as u64
-    }
-}
-
-impl Output {
-    /// A column from row `at` on.
-    pub(crate) fn from(column: &Shared, at: usize) -> Self {
-        let output = Self {
-            ty: column.ty,
-            values: column.values.as_ptr(),
-            validity: column
-                .validity
-                .as_ref()
-                .map_or(std::ptr::null_mut(), Returned::as_ptr),
-        };
-        let Target {
-            values, validity, ..
-        } = output.target(at);
-        Self {
-            values,
-            validity,
-            ..output
-        }
-    }
-
-    fn target(&self, at: usize) -> Target {
-        let offset = if self.ty == Ty::Bool {
-            at / 8
-        } else {
-            at * self.ty.bytes()
-        };
-        Target {
-            values: self.values.wrapping_add(offset),
-            validity: if self.validity.is_null() {
-                self.validity
-            } else {
-                self.validity.wrapping_add(at / 8)
-            },
-            len: u64::MAX >> 1,
-        }
-    }
-}
-
-/// How many rows a stage must be able to read before its first.
-pub(crate) fn lead(stage: &Stage) -> usize {
-    let lead = stage.sources.iter().map(|source| match source {
-        Source::OwnRows { rows } => rows.unsigned_abs() as usize,
-        _ => 0,
-    });
-    lead.max().unwrap_or(0).next_multiple_of(LANES)
-}
-
-/// The series that a stage has written.
-fn finish(
-    stage: &Stage,
-    axis: &Arc<Axis>,
-    rows: Range<usize>,
-    wanted: Range<usize>,
-    lead: usize,
-    columns: Vec<Shared>,
-) -> Series {
-    let skip = wanted.start.max(rows.start) - rows.start + lead;
-    let kept = wanted.len();
-    let axis = if wanted == (0..axis.len()) {
-        Arc::clone(axis)
-    } else {
-        let timeline = axis.timeline.slice(wanted.start.min(axis.len()), kept);
-        Arc::new(Axis::new(timeline, Vec::new()))
-    };
-    series_of(stage, axis, columns, rows.len() + lead, skip)
-}
-
-/// The series of written columns of `len` rows, those before `skip` left out.
-pub(crate) fn series_of(
-    stage: &Stage,
-    axis: Arc<Axis>,
-    columns: Vec<Shared>,
-    len: usize,
-    skip: usize,
-) -> Series {
-    let kept = axis.len();
-    let padded = len.next_multiple_of(LANES);
-    let mut columns = columns.into_iter().map(|column| {
-        let bytes = if column.ty == Ty::Bool {
-            padded / 8
-        } else {
-            padded * column.ty.bytes()
-        };
-        let values = column.values.into_buffer(bytes);
-        let valid = column.validity.map(|v| v.into_buffer(padded / 8));
-        let leaf = Leaf::written(column.ty, len, values, valid);
-        if skip > 0 || kept < len {
-            leaf.slice(skip, kept)
-        } else {
-            leaf
-        }
-    });
-    let leaves: Vec<Leaf> = columns.by_ref().take(stage.facts.leaves.len()).collect();
-    let present: Option<BooleanBuffer> = if stage.facts.is_record() {
-        // What follows the leaves of a record that is always there, only the stage itself reads.
-        let present = columns.next().filter(|_| stage.facts.nullable);
-        present.and_then(|leaf| leaf.bits().cloned())
-    } else {
-        leaves[0].valid.clone()
-    };
-    Series {
-        axis,
-        leaves,
-        present,
     }
 }

@@ -2,14 +2,17 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | [`blocks`], [`totals`] | windows that move by one unit from row to row: a position of the source, or a pane |
+//! | [`blocks`], [`doubling`], [`totals`] | windows that move by one unit from row to row: a position of the source, or a pane |
 //! | [`panes`] | positions that are folded into one before anything else |
 //! | [`columns`] | all other scans: whole columns, which rows read by index |
+//! | [`begin`] | windows that begin at any row |
 //! | [`held`], [`calls`] | what the others share: memory for a chunk, calls of loops over ranges |
 
+mod begin;
 mod blocks;
 mod calls;
 mod columns;
+mod doubling;
 mod held;
 mod panes;
 mod totals;
@@ -33,9 +36,13 @@ use crate::{
     view,
     window::{Algorithm, Guard, WindowPlan},
 };
+pub(crate) use begin::{Begin, Done, Task};
+
+use begin::Start;
 use blocks::BlockScans;
 use calls::{Calls, left};
 use columns::Columns;
+use doubling::Doubling;
 use panes::Panes;
 use totals::Totals;
 
@@ -65,10 +72,13 @@ pub(crate) struct Kept {
     magnitude: u64,
     /// `None` if it is made anew.
     scans: Option<Scans>,
+    /// What is known if it is.
+    start: Start,
 }
 
 enum Scans {
     Blocks(BlockScans),
+    Doubling(Doubling),
     Totals(Totals),
     Columns(Columns),
 }
@@ -81,6 +91,7 @@ impl Kept {
     pub(crate) fn forget(&mut self, positions: usize) {
         match &mut self.scans {
             Some(Scans::Blocks(blocks)) => blocks.forget(positions),
+            Some(Scans::Doubling(doubling)) => doubling.forget(positions),
             Some(Scans::Columns(columns)) => columns.forget(positions),
             Some(Scans::Totals(_)) | None => {}
         }
@@ -90,6 +101,7 @@ impl Kept {
 /// What an algorithm keeps from chunk to chunk.
 enum State<'a> {
     Blocks(BlockScans),
+    Doubling(Doubling),
     Totals(Totals),
     Columns(Columns),
     /// Two columns a slot for the chunk.
@@ -110,19 +122,26 @@ impl<'a> WindowRun<'a> {
     ) -> Self {
         let series = &all[&range.plan.stream];
         let (widest, magnitude) = kept.as_ref().map_or((0, 0), |k| (k.widest, k.magnitude));
-        let scans = kept.and_then(|kept| kept.scans);
+        let (scans, start) = kept.map_or((None, Start::Anew), |kept| (kept.scans, kept.start));
         let mut bits = Scratch::default();
         let main = &piece.plan.loops[plan.contributions()];
         let accesses = plan.sources.iter().zip(main.accesses.iter());
         let views = accesses
             .map(|(source, (_, access))| whole(source, access.nullable, series, all, &mut bits));
-        let panes = plan
-            .panes
-            .map(|panes| Panes::new(panes, range, &plan.slots));
+        let panes = plan.panes.map(|panes| {
+            let panes = Panes::new(panes, range, &plan.slots);
+            match &start {
+                Start::Panes(columns) => panes.folded(columns.clone()),
+                _ => panes,
+            }
+        });
         let steady = panes.as_ref().map(Panes::steady).or_else(|| range.steady());
         let state = match (plan.algorithm, steady, scans) {
             (Algorithm::Blocks { .. }, Some(steady), Some(Scans::Blocks(blocks))) => {
                 State::Blocks(blocks.resume(steady, piece.open))
+            }
+            (Algorithm::Doubling(_), Some(steady), Some(Scans::Doubling(doubling))) => {
+                State::Doubling(doubling.resume(steady, piece.open))
             }
             (Algorithm::Totals { .. }, Some(steady), Some(Scans::Totals(totals))) => {
                 State::Totals(totals.resume(steady))
@@ -134,7 +153,18 @@ impl<'a> WindowRun<'a> {
             ) => State::Columns(columns.resume(series.axis.len(), piece.open)),
             (Algorithm::Blocks { forward, backward }, Some(steady), _) => {
                 let loops = (forward, backward);
-                State::Blocks(BlockScans::new(steady, loops, &plan.slots, piece.open))
+                let blocks = BlockScans::new(steady, loops, &plan.slots, piece.open);
+                State::Blocks(match start {
+                    Start::Blocks {
+                        scanned,
+                        carry,
+                        suffixes,
+                    } => blocks.starting(scanned, carry, suffixes),
+                    _ => blocks,
+                })
+            }
+            (Algorithm::Doubling(doubling), Some(steady), _) => {
+                State::Doubling(Doubling::new(doubling, steady, &plan.slots, piece.open))
             }
             (
                 Algorithm::Totals {
@@ -143,14 +173,28 @@ impl<'a> WindowRun<'a> {
                 },
                 Some(steady),
                 _,
-            ) => State::Totals(Totals::new(steady, (forward, difference), &plan.slots)),
+            ) => {
+                let totals = Totals::new(steady, (forward, difference), &plan.slots);
+                State::Totals(match start {
+                    Start::Totals(carry) => totals.starting(carry),
+                    _ => totals,
+                })
+            }
             (Algorithm::Fold { .. }, ..) => State::Folded(Vec::new()),
             (Algorithm::Rows { .. }, ..) => {
                 let rows = plan.rows.as_ref().expect("windows by rows have a plan");
                 let run = Box::new(RowsRun::new(rows, series));
                 State::Rows { run, stored: 0 }
             }
-            _ => State::Columns(Columns::new(plan, series.axis.len(), piece.open)),
+            _ => {
+                let columns = Columns::new(plan, range, piece.open);
+                State::Columns(match start {
+                    Start::Running { scanned, carry } => {
+                        columns.starting(scanned, carry, range.len())
+                    }
+                    _ => columns,
+                })
+            }
         };
         Self {
             plan,
@@ -175,6 +219,7 @@ impl<'a> WindowRun<'a> {
         let scans = match self.state {
             _ if self.panes.is_some() || !stay => None,
             State::Blocks(blocks) => blocks.has_begun().then_some(Scans::Blocks(blocks)),
+            State::Doubling(doubling) => doubling.has_begun().then_some(Scans::Doubling(doubling)),
             State::Totals(totals) => Some(Scans::Totals(totals)),
             State::Columns(columns) => Some(Scans::Columns(columns)),
             State::Folded(_) | State::Rows { .. } => None,
@@ -183,6 +228,7 @@ impl<'a> WindowRun<'a> {
             widest: self.widest,
             magnitude: self.magnitude,
             scans,
+            start: Start::Anew,
         }
     }
 
@@ -225,6 +271,7 @@ impl<'a> WindowRun<'a> {
         }
         match &mut self.state {
             State::Blocks(blocks) => blocks.advance(&calls, &rows),
+            State::Doubling(doubling) => doubling.advance(&calls, &rows),
             State::Totals(totals) => {
                 if !has_panes {
                     let entering = totals.entering(&rows);
@@ -293,6 +340,7 @@ impl<'a> WindowRun<'a> {
         let bytes = self.series.leaves.get(*leaf)?.ty.bytes();
         let (position, step) = match &self.state {
             State::Blocks(blocks) if self.panes.is_none() => (blocks.next(), left(bytes)),
+            State::Doubling(doubling) if self.panes.is_none() => (doubling.next(), left(bytes)),
             State::Totals(totals) if self.panes.is_none() => (totals.next(), left(bytes)),
             State::Columns(columns) => (columns.scanned(), bytes),
             _ => return None,
@@ -426,6 +474,7 @@ impl<'a> WindowRun<'a> {
     ) -> View {
         match &self.state {
             State::Blocks(blocks) => blocks.view(column, rows, scratch),
+            State::Doubling(doubling) => doubling.view(column, rows, scratch),
             State::Totals(totals) => totals.view(column, rows.len()),
             State::Columns(columns) => columns.view(column, range, rows, scratch),
             State::Folded(folded) => View {
@@ -445,11 +494,18 @@ fn neutral_words(slots: &[(Combine, Ty)]) -> Vec<u64> {
 
 /// Writes `n` times the constant.
 fn fill(at: *mut u8, n: usize, ty: Ty, value: Imm) {
-    let bytes = value.bits.to_le_bytes();
-    let width = ty.bytes();
+    match ty.bytes() {
+        1 => fill_with(at, n, value.bits as u8),
+        2 => fill_with(at, n, value.bits as u16),
+        4 => fill_with(at, n, value.bits as u32),
+        _ => fill_with(at, n, value.bits),
+    }
+}
+
+fn fill_with<T: Copy>(at: *mut u8, n: usize, value: T) {
     for i in 0..n {
         // SAFETY: callers pass memory of at least `n` elements.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.add(i * width), width) }
+        unsafe { at.cast::<T>().add(i).write_unaligned(value) }
     }
 }
 
@@ -476,7 +532,7 @@ fn whole(
 
 fn param(piece: &Piece, param: &ParamSource, series: &Series) -> u64 {
     match param {
-        ParamSource::Text(text) => u64::from(piece.texts[text]),
+        ParamSource::Text(text) => u64::from(piece.dictionary.codes[text]),
         ParamSource::FirstEnd => series.axis.regular_ends().unwrap_or(0) as u64,
         other => unreachable!("{other:?} is no parameter of a contribution"),
     }

@@ -156,7 +156,9 @@ pub(crate) fn plan(
             return None;
         }
         let mut body = loops[window.contributions()].clone();
-        let (Sink::Fold { slots, .. } | Sink::Scan { slots, .. }) = &body.sink else {
+        let (Sink::Fold { slots, .. } | Sink::Scan { slots, .. } | Sink::Slide { slots, .. }) =
+            &body.sink
+        else {
             return None;
         };
         let columns = slots.iter().map(|slot| Store {

@@ -5,8 +5,11 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use arrow_array::{Array, ArrayRef, cast::AsArray, make_array};
+use arrow_array::{
+    Array, ArrayRef, Float64Array, Int64Array, cast::AsArray, downcast_primitive_array, make_array,
+};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
+use arrow_schema::DataType;
 use tilt_codegen::lir::{LANES, Ty};
 use tilt_data::{Stamps, Timeline};
 use tilt_ir::Edge;
@@ -165,9 +168,7 @@ impl Leaf {
         let values = if ty == Ty::Bool {
             Values::Bits(aligned(array.as_boolean().values()))
         } else {
-            let data = array.to_data();
-            let bytes = ty.bytes();
-            Values::Plain(data.buffers()[0].slice_with_length(data.offset() * bytes, len * bytes))
+            Values::Plain(elements(array, ty))
         };
         Self {
             ty,
@@ -177,6 +178,11 @@ impl Leaf {
             lead: 0,
             room: len,
         }
+    }
+
+    /// A column without rows, which nobody reads.
+    pub(crate) fn nothing() -> Self {
+        Self::written(Ty::U8, 0, Buffer::from_vec(Vec::<u8>::new()), None)
     }
 
     /// A column that a loop wrote, with room to read up to the next multiple of eight.
@@ -291,7 +297,7 @@ impl Leaf {
     }
 
     /// An Arrow array of the given type.
-    pub(crate) fn to_array(&self, data_type: &arrow_schema::DataType) -> ArrayRef {
+    pub(crate) fn to_array(&self, data_type: &DataType) -> ArrayRef {
         let buffer = match &self.values {
             Values::Plain(buffer) => buffer.slice_with_length(0, self.len * self.ty.bytes()),
             Values::Bits(bits) => {
@@ -300,6 +306,18 @@ impl Leaf {
             }
         };
         let nulls = self.valid.clone().map(NullBuffer::new);
+        // The usual ones without a detour.
+        match data_type {
+            DataType::Float64 => {
+                let values = ScalarBuffer::new(buffer, 0, self.len);
+                return Arc::new(Float64Array::new(values, nulls));
+            }
+            DataType::Int64 => {
+                let values = ScalarBuffer::new(buffer, 0, self.len);
+                return Arc::new(Int64Array::new(values, nulls));
+            }
+            _ => {}
+        }
         let data = arrow_data::ArrayData::builder(data_type.clone())
             .len(self.len)
             .add_buffer(buffer)
@@ -307,6 +325,18 @@ impl Leaf {
         // SAFETY: the buffer holds `len` elements of the type's width, aligned to a cache line or as Arrow gave it.
         make_array(unsafe { data.build_unchecked() })
     }
+}
+
+/// The memory of an array's elements, which have type `ty`.
+fn elements(array: &ArrayRef, ty: Ty) -> Buffer {
+    downcast_primitive_array!(
+        array => array.values().inner().clone(),
+        _ => {
+            let data = array.to_data();
+            let bytes = ty.bytes();
+            data.buffers()[0].slice_with_length(data.offset() * bytes, array.len() * bytes)
+        }
+    )
 }
 
 /// The same bits, beginning at a whole byte.

@@ -4,114 +4,121 @@
 //! windows, so that a step costs what its new rows cost, however long windows are. A stage computes the rows of which it is known that nothing they read is still
 //! to come. What no later row reads is forgotten, now and then.
 //!
-//! Streams on one timeline, a **line**, have rows of the same numbers, and forget them together.
+//! | module | subject |
+//! |---|---|
+//! | [`axis`], [`times`] | timelines that grow |
+//! | [`track`], [`grown`] | streams on them, and their columns |
+//! | [`reads`] | what a row reads, so when it can be computed |
+//! | [`forget`] | rows that nothing reads any more |
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
+use arrow_buffer::NullBuffer;
 use tilt_codegen::lir::Sink;
-use tilt_data::SnapshotBuffer;
+use tilt_data::{SnapshotBuffer, Spans, Timeline};
 use tilt_interp::Functions;
-use tilt_ir::{Program, Span, StreamId};
+use tilt_ir::{DType, Program, Span, StreamId};
 
 use crate::{
     code::Code,
     control::{ALL_WORK, Control},
-    cursor::NONE,
-    execute::{assemble_rows, input_series},
+    edges,
     facts::SeriesFacts,
-    merge::Merged,
+    keyed::read_leaves,
+    memory::Scratch,
     pieces::{grid, slice},
     plan::{Domain, GroupPlan, Plan, Stage},
     query::{Prepared, RunOptions},
     run::{Output, Piece, Shared, StageRun, Trouble, Wanted, lead, series_of},
     scan::Kept,
     series::{Axis, Leaf, Series},
-    steps::{grown::Grown, reads::Read, times::Times},
+    steps::{axis::GrowingAxis, grown::Grown, reads::Read, times::Times, track::Track},
+    tail::{EndsOf, Fresh},
     text::Dictionary,
 };
 
+mod axis;
+mod forget;
 mod grown;
 mod reads;
 mod times;
+mod track;
 
 #[cfg(test)]
 mod tests;
 
-/// Rows are forgotten when they are so many and half of all.
-const FORGOTTEN: usize = 1 << 9;
+/// Rows that columns of a single run have room for at first.
+pub(crate) const ROOM: usize = 1 << 10;
 
-/// A run in steps.
-pub(crate) struct Steps {
+/// What runs in steps of one plan share.
+pub(crate) struct Common {
     prepared: Arc<Prepared>,
     dictionary: Dictionary,
     functions: Functions,
     control: Control,
+    /// Rows that columns have room for at first; half as many are forgotten at a time.
+    room: usize,
+    /// An axis without rows.
+    nowhere: Arc<Axis>,
+    workspace: Mutex<Workspace>,
+}
+
+/// What a step works with, and the next one again, of whichever run: so it stays in a cache.
+#[derive(Default)]
+struct Workspace {
+    /// What stages read, and the rows of axes.
+    series: BTreeMap<StreamId, Series>,
+    shown: Vec<Option<Arc<Axis>>>,
+    /// As the plan's stages.
+    scratch: Vec<Scratch>,
+}
+
+impl Common {
+    /// What is shared by runs on inputs of which these facts hold; `None` if stages cannot go on where they stopped.
+    pub(crate) fn new(
+        program: &Program,
+        prepared: &Arc<Prepared>,
+        facts: &BTreeMap<StreamId, SeriesFacts>,
+        options: &RunOptions,
+        room: usize,
+    ) -> Option<Arc<Self>> {
+        let Prepared::Loops { plan, .. } = &**prepared else {
+            return None;
+        };
+        // Codes of strings are given out before a run begins.
+        let reads_codes = facts.iter().any(|(id, facts)| {
+            let read = read_leaves(plan, *id);
+            read.iter().any(|leaf| facts.is_coded(*leaf))
+        });
+        let has_codes = plan.stages.iter().any(|stage| stage.facts.has_codes());
+        if !plan.axes.values().all(|axis| axis.ordered) || reads_codes || has_codes {
+            return None;
+        }
+        Some(Arc::new(Self {
+            prepared: Arc::clone(prepared),
+            dictionary: Dictionary::new(program, &[]),
+            functions: options.functions.clone(),
+            control: Control::new(options),
+            room,
+            nowhere: nothing().axis,
+            workspace: Mutex::default(),
+        }))
+    }
+}
+
+/// A run in steps.
+pub(crate) struct Steps {
+    common: Arc<Common>,
     start: i64,
-    lines: Vec<Line>,
+    axes: Vec<GrowingAxis>,
     streams: BTreeMap<StreamId, Track>,
     /// As the plan's stages.
     stages: Vec<StageSteps>,
-}
-
-/// A timeline.
-struct Line {
-    times: Times,
-    /// The input or the stage whose rows these are.
-    root: StreamId,
-    /// Whether the last row can be seen before its end is known. Windows tell rows by their ends.
-    shows_open: bool,
-    /// What a merge chose, for each of its groups.
-    choices: Vec<Vec<u32>>,
-}
-
-impl Line {
-    fn new(times: Times, root: StreamId) -> Self {
-        Self {
-            times,
-            root,
-            shows_open: true,
-            choices: Vec::new(),
-        }
-    }
-
-    /// All rows. What a merge chose is lent to the axis, and [taken back](Self::take_back) when nobody has it any more.
-    fn axis(&mut self) -> Arc<Axis> {
-        let timeline = self.times.timeline(self.times.len());
-        Arc::new(Axis::new(timeline, std::mem::take(&mut self.choices)))
-    }
-
-    fn take_back(&mut self, axis: Option<Arc<Axis>>) {
-        let mut axis = axis;
-        if let Some(axis) = axis.as_mut().and_then(Arc::get_mut) {
-            self.choices = std::mem::take(&mut axis.choices);
-        }
-    }
-
-    /// Appends the events of a merge.
-    fn append(&mut self, merged: &Merged) {
-        self.times.append_intervals(&merged.starts, &merged.ends);
-        self.choices.resize_with(merged.choices.len(), Vec::new);
-        for (all, new) in self.choices.iter_mut().zip(&merged.choices) {
-            all.extend(new);
-        }
-    }
-}
-
-/// The rows of a stream.
-struct Track {
-    line: usize,
-    /// How many rows are known.
-    rows: usize,
-    /// Leaves, whether there is a record, and what only the stage itself reads; none if nobody reads them.
-    columns: Vec<Grown>,
-    /// How many of these are leaves.
-    leaves: usize,
-    is_record: bool,
-    is_input: bool,
-    /// Whether rows may have no event; those of inputs are all events.
-    nullable: bool,
-    /// No row that is still to come starts before this.
-    covered: i64,
+    /// Columns of rows while they are taken.
+    taken: Vec<Leaf>,
 }
 
 struct StageSteps {
@@ -146,43 +153,42 @@ pub(crate) struct Reached {
 impl Steps {
     /// A run that begins at `start` on inputs of which these facts hold, or `None` if its stages cannot go on where they stopped.
     pub(crate) fn new(
-        program: &Program,
-        prepared: &Arc<Prepared>,
+        common: &Arc<Common>,
         facts: &BTreeMap<StreamId, SeriesFacts>,
         inputs: &BTreeMap<StreamId, SnapshotBuffer>,
         start: i64,
-        options: &RunOptions,
     ) -> Option<Self> {
-        let Prepared::Loops { plan, .. } = &**prepared else {
+        let Prepared::Loops { plan, .. } = &*common.prepared else {
             return None;
         };
-        // Codes of strings are given out before a run begins.
-        let mut all_facts = facts
-            .values()
-            .chain(plan.stages.iter().map(|stage| &stage.facts));
-        if !plan.axes.values().all(|axis| axis.ordered) || all_facts.any(SeriesFacts::has_text) {
-            return None;
-        }
+        let room = common.room;
         let mut steps = Self {
-            dictionary: Dictionary::new(program, &[]),
-            functions: options.functions.clone(),
-            control: Control::new(options),
+            common: Arc::clone(common),
             start,
-            lines: Vec::new(),
+            axes: Vec::new(),
             streams: BTreeMap::new(),
             stages: Vec::new(),
-            prepared: Arc::clone(prepared),
+            taken: Vec::new(),
         };
         for (id, buffer) in inputs {
             let facts = &facts[id];
-            let times = Times::like(buffer.timeline(), facts.axis.regular.map(|r| r.period));
-            steps.lines.push(Line::new(times, *id));
-            let leaves = facts.leaves.iter();
-            let columns = leaves.map(|leaf| Grown::new(leaf.ty, leaf.nullable, 0));
+            let period = facts.axis.regular.map(|r| r.period);
+            let times = Times::like(buffer.timeline(), period, room);
+            steps.axes.push(GrowingAxis::new(times, *id));
+            let leaves = facts.leaves.iter().enumerate();
+            let columns = leaves.map(|(number, leaf)| {
+                let column = Grown::new(leaf.ty, leaf.nullable, 0, room);
+                // Nobody knows codes, but whose are not read need none.
+                if facts.is_coded(number) {
+                    column.unread()
+                } else {
+                    column
+                }
+            });
             steps.streams.insert(
                 *id,
                 Track {
-                    line: steps.lines.len() - 1,
+                    axis: steps.axes.len() - 1,
                     rows: 0,
                     columns: columns.collect(),
                     leaves: facts.leaves.len(),
@@ -196,29 +202,30 @@ impl Steps {
         for (number, stage) in plan.stages.iter().enumerate() {
             steps.add_stage(plan, number, stage)?;
             for range in &stage.ranges {
-                let line = steps.streams[&range.stream].line;
-                steps.lines[line].shows_open = false;
+                let axis = steps.streams[&range.stream].axis;
+                steps.axes[axis].shows_open = false;
             }
         }
         Some(steps)
     }
 
     fn add_stage(&mut self, plan: &Plan, number: usize, stage: &Stage) -> Option<()> {
-        let line = match stage.domain {
-            Domain::On(stream) => self.streams[&stream].line,
+        let axis = match stage.domain {
+            Domain::On(stream) => self.streams[&stream].axis,
             Domain::Grid { period, offset } => {
                 let start = self.start.checked_sub(plan.slack?)?;
                 let first = grid(period, offset, Span::new(start, start.checked_add(period)?));
                 let times = Times::cells(first.end(0), period);
-                self.lines.push(Line::new(times, stage.stream));
-                self.lines.len() - 1
+                self.axes.push(GrowingAxis::new(times, stage.stream));
+                self.axes.len() - 1
             }
             Domain::Merge {
                 twin: Some(twin), ..
-            } => self.streams[&twin].line,
+            } => self.streams[&twin].axis,
             Domain::Merge { .. } => {
-                self.lines.push(Line::new(Times::intervals(), stage.stream));
-                self.lines.len() - 1
+                let times = Times::intervals(self.common.room);
+                self.axes.push(GrowingAxis::new(times, stage.stream));
+                self.axes.len() - 1
             }
             Domain::Calendar(_) | Domain::Sessions { .. } => return None,
         };
@@ -228,14 +235,15 @@ impl Steps {
             unreachable!("the main loop of a stage stores")
         };
         let is_read = !is_output || !stage.own.is_empty();
+        let (lead, room) = (lead(stage), self.common.room);
         let columns = columns
             .iter()
             .filter(|_| is_read)
-            .map(|column| Grown::new(body.ty(column.value), column.valid.is_some(), lead(stage)));
+            .map(|column| Grown::new(body.ty(column.value), column.valid.is_some(), lead, room));
         self.streams.insert(
             stage.stream,
             Track {
-                line,
+                axis,
                 rows: 0,
                 columns: columns.collect(),
                 leaves: stage.facts.leaves.len(),
@@ -256,28 +264,107 @@ impl Steps {
 
     /// Takes rows of an input, all of them events. False if they are not what the plan was made for.
     pub(crate) fn push(&mut self, program: &Program, id: StreamId, rows: &SnapshotBuffer) -> bool {
-        let Some(track) = self.streams.get_mut(&id) else {
+        let (Some(track), Some(input)) =
+            (self.streams.get_mut(&id), program.streams[id].as_input())
+        else {
             return true;
         };
-        let times = &mut self.lines[track.line].times;
+        let times = &mut self.axes[track.axis].times;
         if times.is_replaced_by(rows.timeline()) {
             times.drop_last();
             track.rows -= 1;
         }
-        let series = input_series(program, id, rows, &self.dictionary);
-        let columns = track.columns.iter().take(track.leaves);
+        self.taken.clear();
+        let dictionary = &self.common.dictionary;
+        match &input.dtype {
+            DType::Record(fields) => {
+                let read = fields.iter().zip(&track.columns);
+                let read = read.filter(|(_, column)| column.is_read());
+                self.taken.extend(read.map(|(field, _)| {
+                    let column = rows.column(&field.name).expect("a checked column");
+                    edges::leaf(column.array(), &field.dtype, dictionary)
+                }));
+            }
+            dtype => {
+                let column = rows.columns()[0].array();
+                let is_read = track.columns[0].is_read();
+                (self.taken).extend(is_read.then(|| edges::leaf(column, dtype, dictionary)));
+            }
+        }
         let has_nulls =
             |(column, leaf): (&Grown, &Leaf)| leaf.valid.is_some() && !column.is_nullable();
-        if columns.zip(&series.leaves).any(has_nulls) || !times.fits(rows.timeline()) {
+        let read = track.columns.iter().filter(|column| column.is_read());
+        if read.zip(&self.taken).any(has_nulls) || !times.fits(rows.timeline()) {
             return false;
         }
         let len = times.all();
-        for (column, leaf) in track.columns.iter_mut().zip(&series.leaves) {
-            column.append(len, leaf);
+        let mut taken = self.taken.iter();
+        for column in &mut track.columns {
+            match column.is_read().then(|| taken.next()).flatten() {
+                Some(leaf) => column.append(len, leaf),
+                None => column.skip(len, rows.len()),
+            }
         }
+        self.taken.clear();
         times.append(rows.timeline());
         track.rows = times.all();
         true
+    }
+
+    /// Takes rows of an input that are some of a column's. False if they are not what the plan was made for.
+    pub(crate) fn append_some(
+        &mut self,
+        id: StreamId,
+        (ends, length): (&[i64], i64),
+        leaves: &[Leaf],
+        first: usize,
+    ) -> bool {
+        let Some(track) = self.streams.get_mut(&id) else {
+            return true;
+        };
+        let times = &mut self.axes[track.axis].times;
+        let len = times.all();
+        if !times.append_fresh(EndsOf::Explicit(ends), length) {
+            return false;
+        }
+        track.rows = times.all();
+        let mut columns = track.columns.iter_mut().zip(leaves);
+        columns.all(|(column, leaf)| {
+            if !column.is_read() {
+                column.skip(len, ends.len());
+                return true;
+            }
+            let fits = leaf.valid.is_none() || column.is_nullable();
+            if fits {
+                column.append(len, &leaf.slice(first, ends.len()));
+            }
+            fits
+        })
+    }
+
+    /// Takes rows of an input that were put together. False if they are not what the plan was made for.
+    pub(crate) fn append(&mut self, program: &Program, id: StreamId, rows: &Fresh) -> bool {
+        let (Some(track), Some(input)) =
+            (self.streams.get_mut(&id), program.streams[id].as_input())
+        else {
+            return true;
+        };
+        let times = &mut self.axes[track.axis].times;
+        let len = times.all();
+        if !times.append_fresh(rows.ends(), rows.length()) {
+            return false;
+        }
+        let mut columns = track.columns.iter_mut();
+        let mut append = |name: Option<&str>| {
+            let (column, values) = (columns.next(), rows.column(name));
+            let taken = column.zip(values);
+            taken.is_some_and(|(column, values)| column.append_values(len, rows.len(), values))
+        };
+        track.rows = times.all();
+        match &input.dtype {
+            DType::Record(fields) => fields.iter().all(|field| append(Some(&field.name))),
+            _ => append(None),
+        }
     }
 
     /// All output up to here was told.
@@ -285,57 +372,74 @@ impl Steps {
         self.stages.last().map_or(i64::MIN, |stage| stage.until)
     }
 
-    /// Rows of the output as a buffer.
+    /// Rows of the output as a buffer, with the columns that `none` has.
     pub(crate) fn assemble(
         &self,
         program: &Program,
         series: &Series,
+        none: &SnapshotBuffer,
     ) -> tilt_data::Result<SnapshotBuffer> {
-        assemble_rows(program, program.output, series, &self.dictionary)
+        let mut leaves = series.leaves.iter();
+        let mut array = |dtype: &DType| edges::array(&mut leaves, dtype, &self.common.dictionary);
+        let arrays = match program.stream_dtype(program.output) {
+            DType::Record(fields) => fields.iter().map(|f| array(&f.dtype)).collect(),
+            dtype => vec![array(dtype)],
+        };
+        let rows = series.presence().map(|p| NullBuffer::new(p.clone()));
+        none.with_rows(series.axis.timeline.clone(), arrays, rows)
     }
 
     /// Computes what can be told when inputs and the run have come so far.
     pub(crate) fn step(
         &mut self,
-        arrived: &BTreeMap<StreamId, Arrived>,
+        arrived: &[(StreamId, Arrived)],
         reached: Reached,
     ) -> Result<Series, Trouble> {
         let Reached { end, certain, last } = reached;
-        let prepared = Arc::clone(&self.prepared);
-        let Prepared::Loops { plan, code } = &*prepared else {
+        let common = Arc::clone(&self.common);
+        let Prepared::Loops { plan, code } = &*common.prepared else {
             return Err(Trouble("a plan that is interpreted"));
         };
-        let mut series = BTreeMap::new();
-        let mut axes: Vec<Option<Arc<Axis>>> = vec![None; self.lines.len()];
+        let lock = || {
+            common
+                .workspace
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
+        let mut space = std::mem::take(&mut *lock());
+        space.shown.resize(self.axes.len(), None);
+        space
+            .scratch
+            .resize_with(plan.stages.len(), Scratch::default);
         for (id, arrived) in arrived {
             let Some(track) = self.streams.get_mut(id) else {
                 continue;
             };
-            let line = &mut self.lines[track.line];
+            let axis = &mut self.axes[track.axis];
             if last {
-                line.times.close(end);
+                axis.times.close(end);
             }
-            let covered = line.times.covered(*arrived, line.shows_open);
-            track.rows = line.times.len();
+            let covered = axis.times.covered(*arrived, axis.shows_open);
+            track.rows = axis.times.len();
             track.covered = if last { i64::MAX } else { covered.min(certain) };
-            let axis = self.lines[track.line].axis();
-            axes[track.line] = Some(Arc::clone(&axis));
-            series.insert(*id, track.series(axis));
+            let axis = axis.show();
+            space.shown[track.axis] = Some(Arc::clone(&axis));
+            track.show(axis, space.series.entry(*id).or_insert_with(nothing));
         }
         let mut output = None;
         for (number, stage) in plan.stages.iter().enumerate() {
-            let computed = self.stage((plan, code), number, stage, &series, &mut axes, reached)?;
-            match computed {
-                Computed::Kept(kept) => {
-                    series.insert(stage.stream, kept);
-                }
-                Computed::Output(rows) => output = Some(rows),
-            }
+            let code = (&*common, &**plan, code);
+            output = self.stage(code, number, stage, &mut space, reached)?;
         }
-        drop(series);
-        for (line, axis) in self.lines.iter_mut().zip(axes) {
-            line.take_back(axis);
+        for series in space.series.values_mut() {
+            series.axis = Arc::clone(&common.nowhere);
+            series.leaves.clear();
+            series.present = None;
         }
+        for (axis, shown) in self.axes.iter_mut().zip(&mut space.shown) {
+            axis.take_back(shown.take());
+        }
+        *lock() = space;
         if !last {
             self.forget();
         }
@@ -361,16 +465,15 @@ impl Steps {
         (until, most)
     }
 
-    /// Computes the rows of a stage that can be told.
+    /// Computes the rows of a stage that can be told, and shows them with those that are kept. The new ones, if the stage is the last.
     fn stage(
         &mut self,
-        (plan, code): (&Plan, &Code),
+        (common, plan, code): (&Common, &Plan, &Code),
         number: usize,
         stage: &Stage,
-        series: &BTreeMap<StreamId, Series>,
-        axes: &mut [Option<Arc<Axis>>],
+        space: &mut Workspace,
         reached: Reached,
-    ) -> Result<Computed, Trouble> {
+    ) -> Result<Option<Series>, Trouble> {
         let Reached { end, certain, last } = reached;
         let (mut until, most) = self.limits(number, stage, reached);
         let run = Span::new(self.start, if last { end } else { certain });
@@ -380,18 +483,24 @@ impl Steps {
             run,
             scope: run,
             wanted: Wanted::Time(run),
-            texts: &self.dictionary.codes,
-            words: &self.dictionary.words,
-            functions: &self.functions,
-            control: &self.control,
+            dictionary: &common.dictionary,
+            functions: &common.functions,
+            control: &common.control,
             work: ALL_WORK,
             carried: None,
+            found: None,
             age: None,
             open: !last,
         };
         let mut begins = i64::MAX;
-        let number_of_line = self.streams[&stage.stream].line;
-        let line = &mut self.lines[number_of_line];
+        let Workspace {
+            series: all,
+            shown,
+            scratch,
+        } = space;
+        let series = &*all;
+        let number_of_axis = self.streams[&stage.stream].axis;
+        let growing = &mut self.axes[number_of_axis];
         let steps = &mut self.stages[number];
         match &stage.domain {
             Domain::Grid { period, .. } => {
@@ -403,10 +512,10 @@ impl Steps {
                     until.min(end.saturating_add(period - 1))
                 };
                 until = until.min(to);
-                if !line.times.extend_to(to) {
+                if !growing.times.extend_to(to) {
                     return Err(Trouble("more cells than anybody means"));
                 }
-                axes[number_of_line] = Some(line.axis());
+                shown[number_of_axis] = Some(growing.show());
             }
             Domain::Merge {
                 groups,
@@ -417,7 +526,7 @@ impl Steps {
                 let series = cut.as_ref().unwrap_or(series);
                 if until > steps.until {
                     let within = Some(Span::new(steps.until, until));
-                    line.append(&piece.merged(groups, required, series, within));
+                    growing.append(&piece.merged(groups, required, series, within));
                 }
                 // An event that has begun is told when it ends.
                 if steps.is_read {
@@ -425,17 +534,17 @@ impl Steps {
                     let begun = piece.merged(groups, required, series, within);
                     begins = begun.starts.into_iter().min().unwrap_or(i64::MAX);
                 }
-                axes[number_of_line] = Some(line.axis());
+                shown[number_of_axis] = Some(growing.show());
             }
             _ => {}
         }
-        let axis = axes[number_of_line].as_ref();
-        let axis = Arc::clone(axis.expect("the root of a line comes first"));
-        // No row that is still to come starts before the rows of the line can, or before the next one that is known.
+        let axis = shown[number_of_axis].as_ref();
+        let axis = Arc::clone(axis.expect("the root of an axis comes first"));
+        // No row that is still to come starts before the rows of the axis can, or before the next one that is known.
         let bound = match stage.domain {
             Domain::Merge { twin: None, .. } => until.min(begins),
             Domain::Grid { .. } => i64::MAX,
-            _ => self.streams[&line.root].covered,
+            _ => self.streams[&growing.root].covered,
         };
         // What is told up to an instant is all that ends there.
         if !matches!(stage.domain, Domain::Merge { twin: None, .. }) {
@@ -448,15 +557,24 @@ impl Steps {
             rows = axis.timeline.ends_until(until).max(first);
         }
         let new = rows - first;
-        let next = line.times.start(rows).unwrap_or(i64::MAX);
+        let next = growing.times.start(rows).unwrap_or(i64::MAX);
         let covered = if last { i64::MAX } else { bound.min(next) };
         steps.until = steps.until.max(until);
         let track = self.streams.get_mut(&stage.stream);
         let track = track.expect("a stream for every stage");
         (track.rows, track.covered) = (rows, covered);
         let mut go_on = |targets: Vec<Output>| {
-            let rows = first..rows;
-            StageRun::go_on(&piece, stage, &axis, series, rows, targets, &mut steps.kept)
+            let (kept, scratch) = (&mut steps.kept, &mut scratch[number]);
+            StageRun::go_on(
+                &piece,
+                stage,
+                &axis,
+                series,
+                first..rows,
+                targets,
+                kept,
+                scratch,
+            )
         };
         if !steps.is_read {
             let body = &plan.loops[stage.main];
@@ -477,7 +595,7 @@ impl Steps {
             }
             let timeline = axis.timeline.slice(first, new).detached();
             let axis = Arc::new(Axis::new(timeline, Vec::new()));
-            return Ok(Computed::Output(series_of(stage, axis, written, new, 0)));
+            return Ok(Some(series_of(stage, axis, written, new, 0)));
         }
         if new > 0 {
             for column in &mut track.columns {
@@ -496,151 +614,22 @@ impl Steps {
         } else {
             Arc::new(Axis::new(axis.timeline.slice(0, rows), Vec::new()))
         };
-        let kept = track.series(axis);
-        if number + 1 == plan.stages.len() {
-            return Ok(Computed::Output(owned(&kept, first)));
-        }
-        Ok(Computed::Kept(kept))
-    }
-
-    /// Forgets rows that nothing reads any more.
-    fn forget(&mut self) {
-        let prepared = Arc::clone(&self.prepared);
-        let Prepared::Loops { plan, .. } = &*prepared else {
-            return;
-        };
-        for line in 0..self.lines.len() {
-            let times = &self.lines[line].times;
-            let known = self.streams.values().filter(|track| track.line == line);
-            let mut first = known.map(|track| track.rows).min().unwrap_or(0);
-            if first < FORGOTTEN.max(times.all() / 2) {
-                continue;
-            }
-            let timeline = times.timeline(times.len());
-            for (number, stage) in self.stages.iter().enumerate() {
-                let rows = self.streams[&plan.stages[number].stream].rows;
-                for (stream, read) in &stage.reads {
-                    let source = &self.streams[stream];
-                    if source.line != line {
-                        continue;
-                    }
-                    let ended = |back: i64| {
-                        if stage.until == i64::MIN {
-                            0
-                        } else {
-                            timeline.ends_until(stage.until.saturating_sub(back))
-                        }
-                    };
-                    first = first.min(match *read {
-                        Read::Rows { back, .. } => rows.saturating_sub(back),
-                        Read::Time { back, rows, .. } => ended(back).saturating_sub(rows),
-                        Read::Last { back, .. } => source.last_event(ended(back)).saturating_sub(1),
-                        Read::All { .. } => 0,
-                    });
-                }
-            }
-            let first = first / 64 * 64;
-            if first < FORGOTTEN.max(times.all() / 2) {
-                continue;
-            }
-            self.forget_rows(plan, line, first);
-        }
-    }
-
-    fn forget_rows(&mut self, plan: &Plan, line: usize, rows: usize) {
-        let all = self.lines[line].times.all();
-        let root = self.lines[line].root;
-        for stage in &plan.stages {
-            let Domain::Merge {
-                groups, twin: None, ..
-            } = &stage.domain
-            else {
-                continue;
-            };
-            let choices = &mut self.lines[self.streams[&stage.stream].line].choices;
-            for (choices, group) in choices.iter_mut().zip(groups) {
-                if self.streams[&group.streams()[0]].line == line {
-                    let chosen = choices.iter_mut().filter(|position| **position != NONE);
-                    chosen.for_each(|position| *position = position.saturating_sub(rows as u32));
-                }
-            }
-        }
-        for (steps, stage) in self.stages.iter_mut().zip(&plan.stages) {
-            for (kept, window) in steps.kept.iter_mut().zip(&stage.windows) {
-                if self.streams[&stage.ranges[window.range].stream].line == line {
-                    kept.forget(rows);
-                }
-            }
-        }
-        for (id, track) in self
-            .streams
-            .iter_mut()
-            .filter(|(_, track)| track.line == line)
-        {
-            // An input may have a row that nobody sees yet.
-            let len = if *id == root && track.is_input {
-                all
-            } else {
-                track.rows
-            };
-            for column in &mut track.columns {
-                column.forget(len, rows);
-            }
-            track.rows -= rows;
-        }
-        let line = &mut self.lines[line];
-        line.times.forget(rows);
-        for choices in &mut line.choices {
-            choices.drain(..rows);
-        }
+        let kept = all.entry(stage.stream).or_insert_with(nothing);
+        track.show(axis, kept);
+        let is_output = number + 1 == plan.stages.len();
+        Ok(is_output.then(|| owned(kept, first)))
     }
 }
 
-enum Computed {
-    /// The rows of a stream that others read, all that are kept.
-    Kept(Series),
-    /// New rows of the output.
-    Output(Series),
-}
-
-impl Track {
-    /// The rows that are known.
-    fn series(&self, axis: Arc<Axis>) -> Series {
-        let leaves: Vec<Leaf> = self.columns[..self.leaves.min(self.columns.len())]
-            .iter()
-            .map(|column| column.leaf(self.rows))
-            .collect();
-        let present = if !self.nullable {
-            None
-        } else if self.is_record {
-            let present = self.columns.get(self.leaves);
-            present.and_then(|column| column.leaf(self.rows).bits().cloned())
-        } else {
-            leaves.first().and_then(|leaf| leaf.valid.clone())
-        };
-        Series {
-            axis,
-            leaves,
-            present,
-        }
-    }
-
-    /// The last of the first rows that is an event.
-    fn last_event(&self, rows: usize) -> usize {
-        let rows = rows.min(self.rows);
-        let present = self.nullable.then(|| {
-            let column = if self.is_record { self.leaves } else { 0 };
-            let leaf = self.columns[column].leaf(rows);
-            if self.is_record {
-                leaf.bits().cloned()
-            } else {
-                leaf.valid
-            }
-        });
-        match present.flatten() {
-            Some(bits) => (0..rows).rev().find(|row| bits.value(*row)).unwrap_or(0),
-            None => rows.saturating_sub(1),
-        }
+/// A series that shows no rows yet.
+fn nothing() -> Series {
+    Series {
+        axis: Arc::new(Axis::new(
+            Timeline::regular(0, 1, 0, Spans::Fixed(1)),
+            Vec::new(),
+        )),
+        leaves: Vec::new(),
+        present: None,
     }
 }
 

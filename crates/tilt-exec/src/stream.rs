@@ -10,7 +10,6 @@ use tilt_interp::DataError;
 use crate::{
     control::{Cancel, PAUSE, Progress},
     error::Error,
-    execute::default_threads,
     live::{Live, arriving::Arriving, limits},
     query::{Compiled, RunOptions},
 };
@@ -202,8 +201,8 @@ impl<I> StreamRun<I> {
         let most = needed().map(|input| self.most_rows(input)).max();
         let held: usize = needed().map(Arriving::held_rows).sum();
         let options = &self.live.options;
-        let threads = || options.threads.unwrap_or_else(default_threads);
-        let least = options.piece_rows.unwrap_or_else(|| LEAST * threads());
+        let least = options.piece_rows;
+        let least = least.unwrap_or_else(|| LEAST * options.thread_count());
         let least = least.max(HALOS * held.saturating_sub(fresh));
         let least = least.min(most.unwrap_or(1));
         if !is_exhausted && fresh < least {

@@ -11,7 +11,9 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use tilt_ir::{DType, Expr, Program, Scalar};
 
-/// All strings of a run, sorted, with their codes.
+use crate::lists::Lists;
+
+/// All strings of a run, sorted, with their codes, and its lists.
 #[derive(Debug, Default)]
 pub(crate) struct Dictionary {
     pub(crate) words: Vec<String>,
@@ -19,6 +21,8 @@ pub(crate) struct Dictionary {
     pub(crate) codes: HashMap<String, u32>,
     /// The columns that the dictionary was made from, as codes.
     columns: Vec<(ArrayRef, ArrayRef)>,
+    /// What stands for lists.
+    pub(crate) lists: Lists,
 }
 
 impl Dictionary {
@@ -60,6 +64,7 @@ impl Dictionary {
                     (Arc::clone(column), with_nulls_of(column, coded))
                 })
                 .collect(),
+            lists: Lists::default(),
         }
     }
 
@@ -139,7 +144,7 @@ impl<'c> Distinct<'c> {
 
 /// Mixes eight bytes at a time, from a beginning that nobody outside the process knows.
 #[derive(Clone)]
-struct Mixing(u64);
+pub(crate) struct Mixing(u64);
 
 impl Default for Mixing {
     fn default() -> Self {
@@ -155,7 +160,7 @@ impl BuildHasher for Mixing {
     }
 }
 
-struct Mixer(u64);
+pub(crate) struct Mixer(u64);
 
 impl Mixer {
     fn mix(&mut self, word: u64) {

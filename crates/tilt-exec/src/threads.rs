@@ -35,14 +35,22 @@ pub(crate) fn fill<T: Send>(
     threads: usize,
     part: impl Fn(usize, Range<usize>, &mut [T]) + Sync,
 ) {
+    fill_and_find(out, threads, part);
+}
+
+/// As [`fill`], with what each part gives, in order; at least one.
+pub(crate) fn fill_and_find<T: Send, R: Send>(
+    out: &mut [T],
+    threads: usize,
+    part: impl Fn(usize, Range<usize>, &mut [T]) -> R + Sync,
+) -> Vec<R> {
     let (rows, size) = (out.len(), part_rows(out.len(), threads));
     let of = |(number, out): (usize, &mut [T])| {
-        part(number, number * size..number * size + out.len(), out);
+        part(number, number * size..number * size + out.len(), out)
     };
     if rows <= size {
-        of((0, out));
-    } else {
-        let parts = out.par_chunks_mut(size).enumerate();
-        pool(threads).install(|| parts.for_each(of));
+        return vec![of((0, out))];
     }
+    let parts = out.par_chunks_mut(size).enumerate();
+    pool(threads).install(|| parts.map(of).collect())
 }

@@ -3,6 +3,7 @@
 //! | algorithm | for | what the main loop reads |
 //! |---|---|---|
 //! | `blocks` | order-sensitive and merely associative reductions at many instants | the suffix of the early part and the prefix of the late part, from scans over blocks of the window's length (van Herk/Gil-Werman) |
+//! | `doubling` | extremes over windows that move by one position | the same, of every eighth position, each of which has the extreme of the last eight |
 //! | `totals` | sums of integers and counts over windows that move by one position | the window's total, to which each row adds what enters and from which it takes what leaves |
 //! | `prefix` | integers and counts otherwise | running totals at both ends, which it subtracts |
 //! | `fold` | windows that hardly overlap, and floats by count | the early and the late part folded for each window |
@@ -54,6 +55,15 @@ impl RangePlan {
     /// Whether windows move by one position from row to row.
     pub(crate) fn is_steady(&self) -> bool {
         self.every == Some(1)
+    }
+
+    /// Whether windows have no beginning, and no window ends before that of an earlier row.
+    pub(crate) fn is_running(&self) -> bool {
+        match self.bounds {
+            Bounds::Time { lo, .. } => lo.is_none(),
+            Bounds::Ordinal { lo, .. } => lo.is_none() && self.current == Current::Row,
+            Bounds::Event => false,
+        }
     }
 
     /// The length of a time window, if it has a beginning.
@@ -123,6 +133,8 @@ pub(crate) enum Guard {
 pub(crate) enum Algorithm {
     /// Suffixes (early) and prefixes (late) of blocks.
     Blocks { forward: usize, backward: usize },
+    /// Suffixes and prefixes of every eighth position, or the window, only in the late column.
+    Doubling(DoublingPlan),
     /// The total of the window, only in the late column: `forward` adds what enters, `difference` also subtracts what leaves.
     Totals { forward: usize, difference: usize },
     /// Running totals before the first position and before the end.
@@ -133,10 +145,26 @@ pub(crate) enum Algorithm {
     Rows { store: usize },
 }
 
+/// Extremes of a few units, combined lane by lane; loops by their numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DoublingPlan {
+    /// The extremes of a few units up to each, and their prefixes in blocks.
+    pub(crate) forward: usize,
+    /// Their suffixes, unless the few are the window.
+    pub(crate) suffixes: Option<usize>,
+    /// Units of a block, a multiple of eight: the window less the few, and eight.
+    pub(crate) block: usize,
+    /// Vectors that the state of `forward` has for each slot.
+    pub(crate) vectors: usize,
+}
+
 impl Algorithm {
     /// Whether rows read two parts of their windows, which loops take to be split at blocks.
     pub(crate) fn has_parts(self) -> bool {
-        matches!(self, Self::Blocks { .. } | Self::Fold { .. })
+        matches!(
+            self,
+            Self::Blocks { .. } | Self::Doubling(_) | Self::Fold { .. }
+        )
     }
 
     /// The loop that goes forward.
@@ -146,13 +174,15 @@ impl Algorithm {
             | Self::Totals { forward, .. }
             | Self::Prefix { forward }
             | Self::Fold { forward, .. } => forward,
+            Self::Doubling(doubling) => doubling.forward,
             Self::Rows { store } => store,
         }
     }
 }
 
-/// The positions of a range for a row, and how many there are.
+/// The positions of a range for a row: before which they end, and how many there are.
 struct Extent {
+    end: ValueId,
     count: ValueId,
     nonempty: Valid,
 }
@@ -301,7 +331,7 @@ fn current(reads: &StageReads, stream: StreamId) -> Current {
 
 /// How many positions the window of a row has.
 fn extent(reads: &mut StageReads, body: &mut Body, range: usize) -> Extent {
-    let count = if let Some(every) = reads.found().ranges[range].every {
+    let (end, count) = if let Some(every) = reads.found().ranges[range].every {
         let lo = reads.param(body, "window_first", Ty::I64, ParamSource::RangeLo(range));
         let hi = reads.param(body, "window_end", Ty::I64, ParamSource::RangeHi(range));
         let len = reads.param(body, "positions", Ty::I64, ParamSource::RangeLen(range));
@@ -315,7 +345,7 @@ fn extent(reads: &mut StageReads, body: &mut Body, range: usize) -> Extent {
             body.binary(Binary::Min, position, len)
         };
         let (first, end) = (clamped(lo), clamped(hi));
-        body.binary(Binary::Sub, end, first)
+        (end, body.binary(Binary::Sub, end, first))
     } else {
         let first = reads.access(
             body,
@@ -335,11 +365,12 @@ fn extent(reads: &mut StageReads, body: &mut Body, range: usize) -> Extent {
         );
         let (first, end) = (body.load(first), body.load(end));
         let count = body.binary(Binary::Sub, end, first);
-        body.convert(count, Ty::I64)
+        (end, body.convert(count, Ty::I64))
     };
     let zero = body.int(Ty::I64, 0);
     let nonempty = body.compare(Compare::Gt, count, zero);
     Extent {
+        end,
         count,
         nonempty: body.valid_if(nonempty),
     }
@@ -359,14 +390,6 @@ struct Reduction<'r, 'a, 'p> {
     /// Whether every event contributes.
     all_events: bool,
     what: String,
-}
-
-/// What a part of a window sums, for the moments.
-struct Part {
-    n: ValueId,
-    anchor: ValueId,
-    /// Σd, Σd², Σd³, Σd⁴ as far as asked for.
-    sums: Vec<ValueId>,
 }
 
 impl Reduction<'_, '_, '_> {
@@ -498,9 +521,10 @@ impl Reduction<'_, '_, '_> {
         }
     }
 
+    /// Whether windows are counted out and have a beginning.
     fn by_count(&mut self) -> bool {
         let range = &self.reads.found().ranges[self.range];
-        matches!(range.bounds, Bounds::Ordinal { .. })
+        matches!(range.bounds, Bounds::Ordinal { lo: Some(_), .. })
     }
 
     /// Adds a window with the given slots and returns the columns: two of each slot.
@@ -564,6 +588,13 @@ impl Reduction<'_, '_, '_> {
                 forward,
                 backward: loop_of(self, true)?,
             },
+            (Kind::Blocks, _) if let Some(units) = self.doubles(&shape, panes) => {
+                let forward = match panes {
+                    Some(_) => self.add_loop(over_panes(&self.what, &shape, false)),
+                    None => forward,
+                };
+                Algorithm::Doubling(self.doubling(forward, &shape, units))
+            }
             (Kind::Blocks, Some(_)) => Algorithm::Blocks {
                 forward: self.add_loop(over_panes(&self.what, &shape, false)),
                 backward: self.add_loop(over_panes(&self.what, &shape, true)),
@@ -590,7 +621,10 @@ impl Reduction<'_, '_, '_> {
             guard,
             panes,
             slots: shape.clone(),
-            gapless: self.is_counted() && self.contributes != Valid::Always,
+            // Where the order does not matter, neither does what is between contributions.
+            gapless: self.is_counted()
+                && self.contributes != Valid::Always
+                && shape.iter().any(|(_, ty)| ty.is_float()),
             rows: None,
             what: self.what.clone(),
         };
@@ -610,6 +644,7 @@ impl Reduction<'_, '_, '_> {
         };
         let sides: &[(usize, &str)] = match algorithm {
             Algorithm::Totals { .. } => &[(1, "total")],
+            Algorithm::Doubling(DoublingPlan { suffixes: None, .. }) => &[(1, "late")],
             _ => &[(0, "early"), (1, "late")],
         };
         let mut columns = Vec::new();
@@ -756,7 +791,10 @@ impl Reduction<'_, '_, '_> {
             Combine::Max => Binary::Max,
             _ => Binary::Min,
         };
-        let found = self.body.binary(op, columns[0], columns[1]);
+        let found = match columns[..] {
+            [early, late, ..] => self.body.binary(op, early, late),
+            _ => columns[0],
+        };
         Ok(if ty.is_float() {
             value_of(self.body, found, ty)
         } else if ty == Ty::Bool {
@@ -793,10 +831,10 @@ enum Kind {
 /// What a scan or fold combines.
 fn slots_of(body: &Loop) -> Vec<(Combine, Ty)> {
     match &body.sink {
-        Sink::Scan { slots, .. } | Sink::Fold { slots, .. } => {
+        Sink::Scan { slots, .. } | Sink::Fold { slots, .. } | Sink::Slide { slots, .. } => {
             slots.iter().map(|s| (s.op, body.ty(s.value))).collect()
         }
-        Sink::Store { .. } | Sink::Panes { .. } => Vec::new(),
+        Sink::Store { .. } | Sink::Panes { .. } | Sink::Comb { .. } => Vec::new(),
     }
 }
 
@@ -852,6 +890,7 @@ fn value_of(body: &mut Body, key: ValueId, ty: Ty) -> ValueId {
 
 mod contribution;
 mod custom;
+mod doubling;
 mod moments;
 mod panes;
 mod rows;

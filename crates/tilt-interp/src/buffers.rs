@@ -20,7 +20,7 @@ use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field as ArrowField, TimeUnit};
 use half::f16;
 use tilt_data::{
-    Column, Shape, SnapshotBuffer, Spans, TimeColumns, Timeline,
+    Column, Shape, SnapshotBuffer, Spans, TimeColumn, TimeColumns, Timeline,
     dtype::{accepts, from_arrow, to_arrow},
 };
 use tilt_ir::{
@@ -238,13 +238,18 @@ pub fn with_time_of(
 ) -> SnapshotBuffer {
     let length = event_length(program, &Timelines::new(program), program.output);
     let source = time_source(program).and_then(|id| inputs.get(program.streams[id].name()));
-    match (source.map(SnapshotBuffer::time_columns), length) {
-        (Some(TimeColumns::Interval { end, .. }), Some(_)) => {
-            output.with_time_columns(TimeColumns::Stamp(end.clone()))
-        }
-        (Some(time), _) => output.with_time_columns(time.clone()),
-        (None, _) => output,
-    }
+    let one_length = length.is_some();
+    let derived = |end: TimeColumn| TimeColumns::Derived { end, one_length };
+    let unit = program.unit;
+    output.with_time_columns(match source.map(SnapshotBuffer::time_columns) {
+        Some(TimeColumns::Interval { start, end }) if !one_length => TimeColumns::Interval {
+            start: start.clone(),
+            end: end.clone(),
+        },
+        Some(time) => derived(time.end().clone()),
+        None if one_length => derived(TimeColumns::stamp("time", unit).end().clone()),
+        None => TimeColumns::interval("start", "end", unit),
+    })
 }
 
 /// The events of a buffer, those that are not known to end with [`OPEN`](tilt_ir::OPEN) ends. Rows that are φ or were
@@ -312,17 +317,18 @@ pub fn check_buffer(
             expected: program.unit,
         });
     }
-    let declared = match input.span {
-        SpanRule::Point => Some((1, "point".to_owned())),
-        SpanRule::Fixed(d) => {
-            let length = tilt_ir::format_duration(d, program.unit);
-            Some((d, format!("fixed {length}")))
-        }
+    let length = match input.span {
+        SpanRule::Point => Some(1),
+        SpanRule::Fixed(length) => Some(length),
         SpanRule::UntilNext | SpanRule::Interval => None,
     };
-    if let Some((length, declared)) = declared
+    if let Some(length) = length
         && !matches!(buffer.timeline().spans(), Spans::Fixed(d) if *d == length)
     {
+        let declared = match input.span {
+            SpanRule::Point => "point".to_owned(),
+            _ => format!("fixed {}", tilt_ir::format_duration(length, program.unit)),
+        };
         let input = name();
         return Err(BufferError::Span { input, declared });
     }

@@ -1,4 +1,4 @@
-//! Moments and regression: sums over each part of a window, taken from one of its members, then merged.
+//! Moments and regression: sums over each part of a window, taken from one of its members, then put together.
 //!
 //! What the sums are taken from is itself in the sample, so the shifted formulas are conditioned no worse than by the number of
 //! members, a constant sample gives exactly zero, and nothing outside the window matters. Every formula is evaluated
@@ -36,19 +36,6 @@ fn not_negative(x: f64) -> f64 {
     if x < 0.0 { 0.0 } else { x }
 }
 
-/// The mean `k + m1` of a part, in two: their sum would be rounded as coarsely as the values are large.
-#[derive(Clone, Copy, Debug)]
-struct Mean {
-    k: f64,
-    m1: f64,
-}
-
-impl Mean {
-    fn distance(self, to: Self) -> f64 {
-        (to.k - self.k) + (to.m1 - self.m1)
-    }
-}
-
 /// The number of members and the sums of the powers of their deviations from the mean.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moments {
@@ -62,52 +49,48 @@ impl Moments {
     /// `None` if the sample is empty.
     pub(crate) fn new(sample: &Sample) -> Option<Self> {
         let (early, late) = parts(sample);
-        match (Self::of_part(early), Self::of_part(late)) {
-            (Some(early), Some(late)) => Some(Self::merge(early, late)),
-            (part, None) | (None, part) => part.map(|(moments, _)| moments),
-        }
-    }
-
-    /// The moments of a part and its mean.
-    fn of_part(part: &Sample) -> Option<(Self, Mean)> {
-        let (k, _) = nearest(part)?;
-        let n = part.len() as f64;
-        let s1 = total(part, |v, _| v - k);
-        let s2 = total(part, |v, _| (v - k) * (v - k));
-        let s3 = total(part, |v, _| (v - k) * (v - k) * (v - k));
-        let s4 = total(part, |v, _| ((v - k) * (v - k)) * ((v - k) * (v - k)));
-        let m1 = s1 / n;
-        let m2 = s2 - s1 * m1;
-        let m3 = (s3 - 3.0 * m1 * s2) + 2.0 * (m1 * m1) * s1;
-        let m4 = ((s4 - 4.0 * m1 * s3) + 6.0 * (m1 * m1) * s2) - 3.0 * ((m1 * m1) * m1) * s1;
-        let moments = Self {
-            n,
-            m2: not_negative(m2),
-            m3,
-            m4: not_negative(m4),
+        let distance = match (nearest(early), nearest(late)) {
+            (None, None) => return None,
+            (Some((from, _)), Some((to, _))) => to - from,
+            _ => 0.0,
         };
-        Some((moments, Mean { k, m1 }))
-    }
-
-    /// Of both parts together (Chan, Pébay).
-    fn merge((e, early_mean): (Self, Mean), (l, late_mean): (Self, Mean)) -> Self {
-        let n = e.n + l.n;
-        let d = early_mean.distance(late_mean);
-        let d2 = d * d;
-        let d3 = d2 * d;
-        let d4 = d2 * d2;
-        Self {
+        let [e1, e2, e3, e4] = powers(early);
+        let [l1, l2, l3, l4] = moved(powers(late), late.len() as f64, distance);
+        let (s1, s2, s3, s4) = (e1 + l1, e2 + l2, e3 + l3, e4 + l4);
+        let n = sample.len() as f64;
+        let m = s1 / n;
+        let c = m * s1;
+        Some(Self {
             n,
-            m2: (e.m2 + l.m2) + d2 * (e.n * l.n / n),
-            m3: (e.m3 + l.m3)
-                + d3 * (e.n * l.n * (e.n - l.n) / (n * n))
-                + 3.0 * d * ((e.n * l.m2 - l.n * e.m2) / n),
-            m4: (e.m4 + l.m4)
-                + d4 * (e.n * l.n * (e.n * e.n - e.n * l.n + l.n * l.n) / (n * n * n))
-                + 6.0 * d2 * ((e.n * e.n * l.m2 + l.n * l.n * e.m2) / (n * n))
-                + 4.0 * d * ((e.n * l.m3 - l.n * e.m3) / n),
-        }
+            m2: not_negative(s2 - c),
+            m3: s3 - m * (3.0 * s2 - 2.0 * c),
+            m4: not_negative(s4 - m * (4.0 * s3 - m * (6.0 * s2 - 3.0 * c))),
+        })
     }
+}
+
+/// The sums of the first four powers of the distances from the member nearest to the split; zero without members.
+fn powers(part: &Sample) -> [f64; 4] {
+    let Some((k, _)) = nearest(part) else {
+        return [0.0; 4];
+    };
+    [
+        total(part, |v, _| v - k),
+        total(part, |v, _| (v - k) * (v - k)),
+        total(part, |v, _| (v - k) * (v - k) * (v - k)),
+        total(part, |v, _| ((v - k) * (v - k)) * ((v - k) * (v - k))),
+    ]
+}
+
+/// The same sums of `n` distances that are all greater by `d`.
+fn moved([s1, s2, s3, s4]: [f64; 4], n: f64, d: f64) -> [f64; 4] {
+    let t = n * d;
+    [
+        s1 + t,
+        s2 + d * (2.0 * s1 + t),
+        s3 + d * (3.0 * s2 + d * (3.0 * s1 + t)),
+        s4 + d * (4.0 * s3 + d * (6.0 * s2 + d * (4.0 * s1 + t))),
+    ]
 }
 
 /// The slope of the least squares line through the values at the ends; `None` if all ends are equal.
@@ -126,7 +109,9 @@ struct Line {
     /// The end of that member, and the mean distance from it.
     x: i64,
     x_mean: f64,
-    v_mean: Mean,
+    /// Its value, and the mean distance from that: their sum would be rounded as coarsely as the values are large.
+    v: f64,
+    v_mean: f64,
     cxx: f64,
     cxv: f64,
 }
@@ -144,7 +129,8 @@ impl Line {
             n,
             x,
             x_mean: sx / n,
-            v_mean: Mean { k, m1: sv / n },
+            v: k,
+            v_mean: sv / n,
             cxx: not_negative(sxx - sx * (sx / n)),
             cxv: sxv - sx * (sv / n),
         })
@@ -154,7 +140,7 @@ impl Line {
     fn merge(&self, late: &Self) -> (f64, f64) {
         let n = self.n + late.n;
         let dx = distance(self.x, late.x) + (late.x_mean - self.x_mean);
-        let dv = self.v_mean.distance(late.v_mean);
+        let dv = (late.v - self.v) + (late.v_mean - self.v_mean);
         let w = self.n * late.n / n;
         (
             (self.cxx + late.cxx) + dx * dx * w,

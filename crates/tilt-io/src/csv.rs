@@ -1,9 +1,9 @@
 //! Comma-separated values with a header. Types are inferred from the first rows.
 
-use std::{fs::File, path::Path, sync::Arc};
+use std::{fs::File, io::Read, path::Path, sync::Arc};
 
 use arrow_array::{RecordBatch, cast::AsArray};
-use arrow_csv::{ReaderBuilder, reader::Format};
+use arrow_csv::{Reader, ReaderBuilder, reader::Format};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 
 use crate::{
@@ -17,11 +17,17 @@ pub(crate) const SAMPLE_ROWS: usize = 10_000;
 
 /// The columns of a file and the types that its first rows fit.
 pub(crate) fn schema(path: &Path) -> Result<SchemaRef> {
-    let file = File::open(path).map_err(IoError::file(path))?;
-    let (inferred, _) = format()
-        .infer_schema(file, Some(SAMPLE_ROWS))
-        .map_err(IoError::content(path))?;
-    let zones = zoned(path, &inferred)?;
+    // Whether it can be opened at all is another matter than what is in it.
+    drop(open(path)?);
+    infer(|| Ok(File::open(path)?)).map_err(IoError::content(path))
+}
+
+/// The columns that the header names and the types that the first rows fit. They are opened twice.
+pub(crate) fn infer<R: Read>(
+    open: impl Fn() -> Result<R, ArrowError>,
+) -> Result<SchemaRef, ArrowError> {
+    let (inferred, _) = format().infer_schema(open()?, Some(SAMPLE_ROWS))?;
+    let zones = zoned(open()?, &inferred)?;
     let fields = inferred.fields().iter().zip(zones).map(|(field, zoned)| {
         let data_type = match field.data_type() {
             // Nothing but empty cells.
@@ -37,19 +43,7 @@ pub(crate) fn schema(path: &Path) -> Result<SchemaRef> {
 /// The rows of a file, parsed to the types wanted.
 pub(crate) fn read(path: &Path, wanted: &Wanted) -> Result<FileBatches> {
     let names = schema(path)?;
-    let typed = names.fields().iter().map(|field| {
-        let wanted = wanted.schema.field_with_name(field.name()).ok();
-        let data_type = wanted.map_or(&DataType::Utf8, Field::data_type);
-        Field::new(field.name(), data_type.clone(), true)
-    });
-    let file = Schema::new(typed.collect::<Vec<_>>());
-    let projection = wanted.projection(&file);
-    let source = File::open(path).map_err(IoError::file(path))?;
-    let reader = ReaderBuilder::new(Arc::new(file))
-        .with_format(format())
-        .with_batch_size(wanted.batch_rows)
-        .with_projection(projection)
-        .build(source)
+    let reader = parse(open(path)?, &names, &wanted.schema, wanted.batch_rows)
         .map_err(IoError::content(path))?;
     let path = path.to_owned();
     Ok(Box::new(reader.map(move |batch| {
@@ -62,26 +56,49 @@ pub(crate) fn read(path: &Path, wanted: &Wanted) -> Result<FileBatches> {
     })))
 }
 
+/// Those of the columns `names` that are wanted, parsed to the types wanted.
+pub(crate) fn parse<R: Read>(
+    source: R,
+    names: &Schema,
+    wanted: &Schema,
+    batch_rows: usize,
+) -> Result<Reader<R>, ArrowError> {
+    let typed = names.fields().iter().map(|field| {
+        let wanted = wanted.field_with_name(field.name()).ok();
+        let data_type = wanted.map_or(&DataType::Utf8, Field::data_type);
+        Field::new(field.name(), data_type.clone(), true)
+    });
+    let file = Schema::new(typed.collect::<Vec<_>>());
+    let is_wanted = |index: &usize| wanted.column_with_name(file.field(*index).name()).is_some();
+    let projection = (0..file.fields().len()).filter(is_wanted).collect();
+    ReaderBuilder::new(Arc::new(file))
+        .with_format(format())
+        .with_batch_size(batch_rows)
+        .with_projection(projection)
+        .build(source)
+}
+
+fn open(path: &Path) -> Result<File> {
+    File::open(path).map_err(IoError::file(path))
+}
+
 fn format() -> Format {
     Format::default().with_header(true)
 }
 
 /// For each column whether its times have an offset from UTC.
-fn zoned(path: &Path, inferred: &Schema) -> Result<Vec<bool>> {
+fn zoned(source: impl Read, inferred: &Schema) -> Result<Vec<bool>, ArrowError> {
     let texts = inferred
         .fields()
         .iter()
         .map(|f| Field::new(f.name(), DataType::Utf8, true));
-    let source = File::open(path).map_err(IoError::file(path))?;
     let first: Option<RecordBatch> =
         ReaderBuilder::new(Arc::new(Schema::new(texts.collect::<Vec<_>>())))
             .with_format(format())
             .with_batch_size(100)
-            .build(source)
-            .map_err(IoError::content(path))?
+            .build(source)?
             .next()
-            .transpose()
-            .map_err(IoError::content(path))?;
+            .transpose()?;
     let has_zone = |column: usize| {
         let Some(batch) = &first else { return false };
         let texts = batch.column(column).as_string::<i32>();

@@ -1,7 +1,12 @@
 //! JSON lines: an object a line. Types are inferred from the first lines; strings that are all times become times.
 //! Columns are ordered by name.
 
-use std::{fs::File, io::BufReader, path::Path, sync::Arc};
+use std::{
+    fs::File,
+    io::{BufRead, BufReader},
+    path::Path,
+    sync::Arc,
+};
 
 use arrow_array::cast::AsArray;
 use arrow_json::{ReaderBuilder, reader::infer_json_schema};
@@ -16,16 +21,22 @@ use crate::{
 
 /// The columns of a file and the types that its first lines fit.
 pub(crate) fn schema(path: &Path) -> Result<SchemaRef> {
-    let (inferred, _) =
-        infer_json_schema(open(path)?, Some(SAMPLE_ROWS)).map_err(IoError::content(path))?;
+    // Whether it can be opened at all is another matter than what is in it.
+    drop(open(path)?);
+    infer(|| Ok(BufReader::new(File::open(path)?))).map_err(IoError::content(path))
+}
+
+/// The columns of lines and the types that the first of them fit. They are opened twice.
+pub(crate) fn infer<R: BufRead>(
+    open: impl Fn() -> Result<R, ArrowError>,
+) -> Result<SchemaRef, ArrowError> {
+    let (inferred, _) = infer_json_schema(open()?, Some(SAMPLE_ROWS))?;
     let inferred = Arc::new(inferred);
     let sample = ReaderBuilder::new(Arc::clone(&inferred))
         .with_batch_size(SAMPLE_ROWS)
-        .build(open(path)?)
-        .map_err(IoError::content(path))?
+        .build(open()?)?
         .next()
-        .transpose()
-        .map_err(IoError::content(path))?;
+        .transpose()?;
     let fields = inferred.fields().iter().enumerate().map(|(i, field)| {
         let data_type = match (field.data_type(), &sample) {
             (DataType::Null, _) => DataType::Utf8,

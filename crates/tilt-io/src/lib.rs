@@ -2,7 +2,7 @@
 //!
 //! A [`Scan`] names files of one [`Format`] (patterns are expanded), looks at their schema without reading rows, and reads them as an iterator
 //! of record batches: only the columns asked for, only the rows of a time range, file after file in order of time. A [`Writer`] writes batches
-//! to a file that appears under its name when it is complete.
+//! to a file that appears under its name when it is complete. A [`Decoder`] and an [`Encoder`] do the same with bytes that come and go in pieces.
 //!
 //! | format | a scan reads | knows without reading rows |
 //! |---|---|---|
@@ -40,6 +40,7 @@ mod ipc;
 mod json;
 mod parquet;
 mod paths;
+mod pipe;
 mod scan;
 mod text;
 mod times;
@@ -47,6 +48,7 @@ mod write;
 
 pub use error::{IoError, Result};
 pub use format::Format;
+pub use pipe::{Decoder, Encoder, PipeError};
 pub use scan::{Batches, Scan};
 pub use times::TimeRange;
 pub use write::{Compression, WriteOptions, Writer};

@@ -41,7 +41,7 @@ impl Writer {
         self.section(text.as_bytes());
     }
 
-    fn section(&mut self, bytes: &[u8]) {
+    pub(crate) fn section(&mut self, bytes: &[u8]) {
         self.count(bytes.len() as u64);
         self.bytes.extend(bytes);
     }
@@ -113,7 +113,7 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(self.section()?).map_err(|e| unreadable(&e))
     }
 
-    fn section(&mut self) -> Result<&'a [u8], SessionError> {
+    pub(crate) fn section(&mut self) -> Result<&'a [u8], SessionError> {
         let len = usize::try_from(self.count()?).map_err(|e| unreadable(&e))?;
         let Some((section, rest)) = self.bytes.split_at_checked(len) else {
             return Err(corrupt("it ends too early"));

@@ -14,6 +14,7 @@ use arrow_array::{
     cast::AsArray,
     types::{Int64Type, UInt64Type},
 };
+use arrow_cast::cast;
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema};
 use tilt_data::{SnapshotBuffer, TimeColumn, TimeColumns};
 use tilt_exec::{Compiled, InputState, LiveState};
@@ -33,7 +34,7 @@ use crate::{
 };
 
 const MAGIC: &[u8; 8] = b"TILTLIVE";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 impl Session {
     /// The session as bytes, from which [`restore`](Self::restore) goes on with the same future: on another machine, with other threads, in a newer version.
@@ -47,7 +48,7 @@ impl Session {
             return Err(SessionError::Closed);
         }
         let state = self.live.save()?;
-        self.ports.iter_mut().for_each(Port::hold_back);
+        self.ports.iter_mut().try_for_each(Port::hold_back)?;
         let mut body = Writer::default();
         body.text(&self.digest());
         body.number(self.clock);
@@ -190,7 +191,11 @@ fn numbers(array: &ArrayRef) -> Result<&Int64Array, SessionError> {
 }
 
 fn buffer(fields: &[FieldRef], rows: &SnapshotBuffer) -> Result<RecordBatch, ArrowError> {
-    let values: Vec<ArrayRef> = rows.columns().iter().map(|c| c.array().clone()).collect();
+    // A run may hold strings in another form than they came in.
+    let columns = rows.columns().iter().zip(fields);
+    let values: Vec<ArrayRef> = columns
+        .map(|(column, field)| cast(column.array(), field.data_type()))
+        .collect::<Result<_, _>>()?;
     with_events((0..rows.len()).map(|row| rows.event(row)), fields, &values)
 }
 
@@ -214,6 +219,13 @@ fn write_port(body: &mut Writer, port: &Port, state: &InputState) -> Result<(), 
         body.count(count);
     }
     body.number(port.queue.last_end);
+    let mut key_ends: Vec<_> = port.queue.key_ends.iter().collect();
+    key_ends.sort();
+    body.count(key_ends.len() as u64);
+    for (key, end) in key_ends {
+        body.section(key);
+        body.number(*end);
+    }
     body.number(state.covered);
     body.number(state.promised);
     for span in [state.hull, state.last] {
@@ -345,6 +357,10 @@ fn read_port(
     port.row_bytes = usize::try_from(body.count()?).map_err(|e| unreadable(&e))?;
     state.count = body.count()?;
     port.queue.last_end = body.number()?;
+    for _ in 0..body.count()? {
+        let key = body.section()?.into();
+        port.queue.key_ends.insert(key, body.number()?);
+    }
     state.covered = body.number()?;
     state.promised = body.number()?;
     let mut span = || -> Result<Option<Span>, SessionError> {
@@ -367,14 +383,14 @@ fn read_port(
         let field = fields.get(i).ok_or_else(|| corrupt("a time is missing"))?;
         TimeColumn::given(field, port.input.unit).map_err(|e| unreadable(&e))
     };
-    port.time = Some(if is_interval {
+    let time = if is_interval {
         let (start, end) = (time(0)?, time(1)?);
         TimeColumns::Interval { start, end }
     } else {
         TimeColumns::Stamp(time(0)?)
-    });
+    };
     let held = body.table()?;
-    port.fields = Some(held.schema_ref().fields()[2..].to_vec());
+    port.know(held.schema_ref().fields()[2..].to_vec(), time);
     let (events, values) = events_of(&held)?;
     state.rows = port.buffer_of(&events, values)?;
     let (events, values) = events_of(&body.table()?)?;

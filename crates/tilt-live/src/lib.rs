@@ -46,8 +46,9 @@
 //! |---|---|
 //! | `options` | what a session is told at its start |
 //! | `session` | `Session`: from rows to results |
-//! | `port` | an input: what is late, what goes on to the run |
-//! | `queue`, `row`, `edges` | rows that wait; events whose end comes later |
+//! | `pace` | when rows that have come are computed |
+//! | `port`, `straight` | an input: what is late, what goes on to the run, and what does so at once |
+//! | `queue`, `row`, `runs`, `edges` | rows that wait, and go on together; events whose end comes later |
 //! | `late`, `status` | late rows as a batch; what a session can tell about itself |
 //! | `changes` | results that are revised |
 //! | `checkpoint`, `bytes` | sessions as bytes |
@@ -59,13 +60,16 @@ mod edges;
 mod error;
 mod late;
 mod options;
+mod pace;
 mod port;
 mod queue;
 mod row;
+mod runs;
 mod session;
 mod status;
+mod straight;
 
 pub use error::SessionError;
-pub use options::{Completion, InputOptions, Mode, Policy, SessionOptions};
+pub use options::{Completion, InputOptions, Latency, Mode, Policy, SessionOptions};
 pub use session::Session;
 pub use status::{Counts, InputStatus, Status};

@@ -44,6 +44,15 @@ pub enum Completion {
     End,
 }
 
+/// How long rows may wait for others to be computed with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Latency {
+    /// Until events have come to so many ticks of the query's unit after the first of them.
+    Events(i64),
+    /// So long by the clock that [`Session::at`](crate::Session::at) is told.
+    Clock(i64),
+}
+
 /// How rows of an input become events, and what is done about disorder.
 #[derive(Clone, Debug)]
 pub struct InputOptions {
@@ -103,6 +112,8 @@ pub struct SessionOptions {
     pub(crate) egress: EgressOptions,
     pub(crate) inputs: BTreeMap<String, InputOptions>,
     pub(crate) start: Option<i64>,
+    pub(crate) max_batch: Option<usize>,
+    pub(crate) latency: Option<Latency>,
 }
 
 impl SessionOptions {
@@ -143,6 +154,20 @@ impl SessionOptions {
     #[must_use]
     pub fn start(mut self, start: i64) -> Self {
         self.start = Some(start);
+        self
+    }
+
+    /// Rows wait to be computed together until there are so many: fewer, larger steps, which cost less a row. It changes when results are given, not what they are.
+    #[must_use]
+    pub fn max_batch(mut self, rows: usize) -> Self {
+        self.max_batch = Some(rows);
+        self
+    }
+
+    /// Rows wait to be computed together, but no longer than this; with [`max_batch`](Self::max_batch) until either.
+    #[must_use]
+    pub fn latency(mut self, latency: Latency) -> Self {
+        self.latency = Some(latency);
         self
     }
 }

@@ -1,11 +1,14 @@
 //! An input of a session: what is late, and what goes on to the run.
 
-use std::{cmp::Reverse, sync::Arc};
+use std::{
+    cmp::Reverse,
+    sync::{Arc, OnceLock},
+};
 
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::FieldRef;
 use tilt_data::{
-    Column, DataError, RawRows, SnapshotBuffer, Spans, TimeColumns, Timeline, read_rows,
+    Column, DataError, RawRows, RowReader, SnapshotBuffer, Spans, TimeColumns, Timeline,
 };
 use tilt_exec::Live;
 use tilt_ir::{DType, Input, OPEN, Span, SpanRule, Unit};
@@ -15,13 +18,20 @@ use crate::{
     error::SessionError,
     late::{Fate, LateRow, LateRows},
     options::{InputOptions, Policy},
-    queue::{Ends, Queue, Ready, end_open},
+    queue::{Disjoint, Queue, end_open},
     row::{Row, gather},
+    runs::{Run, joined},
     status::Counts,
 };
 
-fn bytes(columns: &[ArrayRef]) -> usize {
-    columns.iter().map(Array::get_array_memory_size).sum()
+/// The bytes of some rows' values.
+pub(crate) fn bytes(columns: &[ArrayRef]) -> usize {
+    let bytes = columns.iter().map(|column| {
+        let width = column.data_type().primitive_width();
+        let all = || column.to_data().get_slice_memory_size().unwrap_or(0);
+        width.map_or_else(all, |width| width * column.len())
+    });
+    bytes.sum()
 }
 
 /// An input of a session.
@@ -50,8 +60,11 @@ pub(crate) struct Port {
     pub(crate) late: LateRows,
     /// Bytes of a row, about.
     pub(crate) row_bytes: usize,
-    /// Whether rows that the watermark has passed go on to the run without waiting.
-    pub(crate) is_direct: bool,
+    pub(crate) reader: RowReader,
+    /// Rows as the query reads them, without any.
+    pub(crate) none: OnceLock<SnapshotBuffer>,
+    /// Whether a row that follows all others waits for nothing.
+    pub(crate) goes_straight: bool,
 }
 
 impl Port {
@@ -75,6 +88,7 @@ impl Port {
                 "edges are for intervals given by two columns; declare the input as interval",
             ));
         }
+        let reader = RowReader::new(input, unit, &options.ingress, options.edges);
         Ok(Self {
             queue: Queue::new(input, &options),
             input: input.clone(),
@@ -92,12 +106,14 @@ impl Port {
             counts: Counts::default(),
             late: LateRows::default(),
             row_bytes: 0,
-            is_direct: false,
+            reader,
+            none: OnceLock::new(),
+            goes_straight: false,
         })
     }
 
     /// By how much the time of a row is after the start of its event.
-    fn offset(&self) -> i64 {
+    pub(crate) fn offset(&self) -> i64 {
         match self.input.span {
             SpanRule::Point | SpanRule::UntilNext => 1,
             SpanRule::Fixed(length) => length,
@@ -140,61 +156,102 @@ impl Port {
         }
     }
 
-    /// Takes the rows of a batch, or none of them.
-    pub(crate) fn push(&mut self, batch: &RecordBatch) -> Result<(), SessionError> {
-        let (unit, edges) = (self.unit, self.options.edges);
-        let raw = read_rows(batch, &self.input, unit, &self.options.ingress, edges);
+    /// Takes the rows of a batch, or none of them. The earliest start of their events, if there are any.
+    pub(crate) fn push(&mut self, batch: &RecordBatch) -> Result<Option<i64>, SessionError> {
+        let raw = self.reader.read(batch);
         let raw = raw.map_err(|source| self.data(source))?;
-        self.check_schema(&raw)?;
+        self.check_schema(&raw)
+            .inspect_err(|_| self.reader.forget())?;
         let grid = self.check_grid(&raw)?;
-        let fields = raw.columns.iter().map(|c| Arc::clone(c.field()));
-        if raw.events.is_empty() {
-            self.fields.get_or_insert_with(|| fields.collect());
-            self.time.get_or_insert(raw.time);
-            return Ok(());
+        if self.fields.is_none() {
+            let fields = raw.columns.iter().map(|c| Arc::clone(c.field()));
+            self.know(fields.collect(), raw.time);
         }
-        let columns: Vec<ArrayRef> = raw.columns.iter().map(|c| c.array().clone()).collect();
+        let first = raw.events.iter().map(|event| event.start).min();
+        if first.is_none() {
+            return Ok(None);
+        }
+        let columns: Vec<ArrayRef> = raw.columns.into_iter().map(Column::into_array).collect();
         self.row_bytes = self
             .row_bytes
             .max(bytes(&columns).div_ceil(raw.events.len()));
         if self.is_in_order(&raw.events) {
-            self.fields.get_or_insert_with(|| fields.collect());
-            self.time.get_or_insert(raw.time);
-            self.grid = grid;
             self.take_in_order(raw.events, columns);
-            return Ok(());
+        } else {
+            self.take_in_turn(&raw.events, columns)?;
         }
-        let keys = match (self.queue.ends, &self.input.key) {
-            (Ends::WithKey, Some(key)) => {
-                let column = raw.columns.iter().find(|column| column.name() == key);
-                let key = column.map(|c| as_bytes(std::slice::from_ref(c.array())));
+        self.grid = grid;
+        self.is_idle = false;
+        Ok(first)
+    }
+
+    /// The columns of values and of times are known.
+    pub(crate) fn know(&mut self, fields: Vec<FieldRef>, time: TimeColumns) {
+        let key = self.input.key.as_ref();
+        let is_key = |field: &FieldRef| Some(field.name()) == key;
+        self.queue.key = fields.iter().position(is_key);
+        (self.fields, self.time) = (Some(fields), Some(time));
+    }
+
+    /// Whether rows that have come follow all others, so that none is late.
+    fn is_in_order(&self, events: &[Span]) -> bool {
+        let from = self.watermark().max(self.high);
+        self.queue.is_in_order()
+            && events.first().is_some_and(|event| event.start >= from)
+            && events.is_sorted_by_key(|event| event.start)
+    }
+
+    /// Takes rows that follow all others, at least one.
+    fn take_in_order(&mut self, events: Vec<Span>, columns: Vec<ArrayRef>) {
+        let (rows, seq) = (events.len() as u64, self.seq);
+        self.seq += rows;
+        self.counts.accepted += rows;
+        self.high = events.last().map_or(self.high, |event| event.start);
+        self.queue.runs.push_back(Run {
+            seq,
+            events,
+            chunk: Arc::new(columns),
+            place: 0,
+        });
+    }
+
+    /// Takes rows one after the other, each of which may be late.
+    fn take_in_turn(
+        &mut self,
+        events: &[Span],
+        columns: Vec<ArrayRef>,
+    ) -> Result<(), SessionError> {
+        let edges = self.options.edges;
+        let keys = match &self.input.key {
+            Some(key) if self.queue.has_keys() => {
+                let mut columns = self.fields.iter().flatten().zip(&columns);
+                let column = columns.find(|(field, _)| field.name() == key);
+                let key = column.map(|(_, array)| as_bytes(std::slice::from_ref(array)));
                 key.transpose()?
             }
-            (Ends::Apart, _) if edges => Some(as_bytes(&columns)?),
             _ => None,
         };
+        let values = edges.then(|| as_bytes(&columns)).transpose()?;
         let chunk = Arc::new(columns);
 
         // All or nothing: what the batch does is found first.
         let (mut high, mut seq) = (self.high, self.seq);
         let mut begun = edges.then(|| self.edges.clone());
         let mut counts = self.counts;
-        let (mut taken, mut late) = (Vec::with_capacity(raw.events.len()), Vec::new());
-        for (number, event) in raw.events.iter().copied().enumerate() {
-            let bytes = keys.as_ref().map(|keys| keys.row(number));
-            let values = bytes.as_ref().map_or(&[][..], |row| row.as_ref());
+        let (mut pending, mut late) = (Vec::new(), Vec::new());
+        let mut runs: Vec<Run> = Vec::new();
+        for (number, event) in events.iter().copied().enumerate() {
+            let values = values.as_ref().map(|values| values.row(number));
+            let values = values.as_ref().map_or(&[][..], |row| row.as_ref());
             let mut row = Row {
                 at: event.start,
                 seq,
                 event,
                 closes: None,
-                key: None,
+                key: keys.as_ref().map(|keys| keys.row(number).as_ref().into()),
                 chunk: Arc::clone(&chunk),
                 place: number,
             };
-            if self.queue.ends == Ends::WithKey {
-                row.key = Some(values.into());
-            }
             let ended = begun
                 .as_ref()
                 .filter(|_| event.end != OPEN)
@@ -247,97 +304,43 @@ impl Port {
                     begun.begin(event.start, values, Begun { seq, start });
                 }
             }
+            let follows = self.queue.is_in_order() && row.at >= high;
             high = high.max(row.at);
             counts.accepted += 1;
             seq += 1;
-            taken.push(row);
+            match runs.last_mut() {
+                _ if !follows => pending.push(row),
+                Some(run) if run.is_followed_by(&row) => run.events.push(row.event),
+                _ => runs.push(Run {
+                    seq: row.seq,
+                    events: vec![row.event],
+                    chunk: row.chunk,
+                    place: row.place,
+                }),
+            }
         }
         (self.high, self.seq, self.counts) = (high, seq, counts);
         self.edges = begun.unwrap_or_default();
-        self.grid = grid;
-        self.queue.pending.extend(taken.into_iter().map(Reverse));
+        self.queue.runs.extend(runs);
+        self.queue.pending.extend(pending.into_iter().map(Reverse));
         for late in late {
             self.late.push(late);
         }
-        self.is_idle = false;
-        self.fields.get_or_insert_with(|| fields.collect());
-        self.time.get_or_insert(raw.time);
         Ok(())
     }
 
-    /// Whether rows that have come follow all others, so that none is late and none overlaps.
-    fn is_in_order(&self, events: &[Span]) -> bool {
-        let queue = &self.queue;
-        if !self.is_direct || !queue.is_in_order() || !queue.pending.is_empty() {
-            return false;
-        }
-        let mut from = self.watermark().max(self.high);
-        if queue.is_disjoint {
-            let ready = queue.ready.last().and_then(|ready| ready.events.last());
-            from = from.max(ready.map_or(queue.last_end, |event| event.end));
-        }
-        events.iter().all(|event| {
-            let follows = event.start >= from;
-            from = if queue.is_disjoint {
-                event.end
-            } else {
-                event.start
-            };
-            follows
-        })
-    }
-
-    /// Takes rows that follow all others, at least one.
-    fn take_in_order(&mut self, mut events: Vec<Span>, columns: Vec<ArrayRef>) {
-        let Some(last) = events.last().copied() else {
-            return;
-        };
-        let seq = self.seq;
-        self.seq += events.len() as u64;
-        self.counts.accepted += events.len() as u64;
-        self.high = last.start;
-        self.is_idle = false;
-        let watermark = self.watermark();
-        let passed = events.partition_point(|event| event.start <= watermark);
-        let waiting = events.split_off(passed);
-        let chunk = Arc::new(columns);
-        let number = |(i, event): (usize, Span)| Row {
-            at: event.start,
-            seq: seq + (passed + i) as u64,
-            event,
-            closes: None,
-            key: None,
-            chunk: Arc::clone(&chunk),
-            place: passed + i,
-        };
-        let waiting = waiting.into_iter().enumerate().map(number);
-        self.queue.pending.extend(waiting.map(Reverse));
-        if !events.is_empty() {
-            let columns = chunk.iter().map(|column| column.slice(0, passed));
-            self.queue.ready.push(Ready {
-                seq,
-                columns: columns.collect(),
-                events,
-            });
-        }
-    }
-
     /// Lets all rows that have not gone on to the run wait in the same way.
-    pub(crate) fn hold_back(&mut self) {
-        for ready in std::mem::take(&mut self.queue.ready) {
-            let chunk = Arc::new(ready.columns);
-            let number = |(place, event): (usize, Span)| Row {
-                at: event.start,
-                seq: ready.seq + place as u64,
-                event,
-                closes: None,
-                key: None,
-                chunk: Arc::clone(&chunk),
-                place,
-            };
-            let rows = ready.events.into_iter().enumerate().map(number);
-            self.queue.pending.extend(rows.map(Reverse));
+    pub(crate) fn hold_back(&mut self) -> Result<(), SessionError> {
+        self.queue.list_last()?;
+        for run in std::mem::take(&mut self.queue.runs) {
+            let keys = self.queue.keys_of(&run)?;
+            let rows = run.rows().enumerate().map(|(number, mut row)| {
+                row.key = keys.as_ref().map(|keys| keys.row(number).as_ref().into());
+                Reverse(row)
+            });
+            self.queue.pending.extend(rows);
         }
+        Ok(())
     }
 
     /// Moves a late row to the watermark; `false` if nothing is left of it.
@@ -401,8 +404,15 @@ impl Port {
             return Ok(None);
         };
         let mut first = self.grid;
+        let mut next = None;
         for (row, event) in raw.events.iter().enumerate() {
             let value = self.time_of(event.start);
+            // Usually the one that follows, which needs no division.
+            let follows = next == Some(value);
+            next = value.checked_add(period);
+            if follows {
+                continue;
+            }
             let first = *first.get_or_insert(value);
             let distance = i128::from(value) - i128::from(first);
             if distance % i128::from(period) != 0 {
@@ -419,21 +429,28 @@ impl Port {
         Ok(first)
     }
 
-    /// Gives the run what is released up to `until`, before which nothing changes any more, from this queue or a copy of it. Rows that overlap are given back.
+    /// Gives the run what is released up to `until`, before which nothing changes any more, from this queue or a copy of it. Rows that overlap are given back, with the ends
+    /// of those that they overlap.
     pub(crate) fn settle(
         &self,
         queue: &mut Queue,
         until: i64,
         live: &mut Live,
-    ) -> Result<Vec<Row>, SessionError> {
+    ) -> Result<Vec<(Row, i64)>, SessionError> {
         let name = &self.input.name;
-        for ready in std::mem::take(&mut queue.ready) {
-            if let Some(last) = ready.events.last().filter(|_| queue.is_disjoint) {
-                queue.last_end = last.end;
+        let released = queue.release(until)?;
+        match released.runs.as_slice() {
+            [] => {}
+            [run] => live.push(name, &self.buffer_of(&run.events, run.columns().collect())?)?,
+            runs => {
+                let events: Vec<Span> = runs.iter().flat_map(|run| &run.events).copied().collect();
+                live.push(name, &self.buffer_of(&events, joined(runs)?)?)?;
             }
-            live.push(name, &self.buffer_of(&ready.events, ready.columns)?)?;
         }
-        let released = queue.release(until);
+        let mixed = &released.mixed;
+        if !mixed.events.is_empty() {
+            live.push(name, &self.buffer_of(&mixed.events, mixed.columns()?)?)?;
+        }
         // The first time also without rows: they tell the columns.
         let is_new = self.fields.is_some() && live.until() == i64::MIN;
         if is_new || !released.ended.is_empty() {
@@ -442,7 +459,7 @@ impl Port {
         if !queue.is_in_order() && self.fields.is_some() {
             let mut begun: Vec<Row> = queue.begun.values().cloned().collect();
             // A row that tells an end at the watermark may still come, but it can tell no other.
-            if queue.is_disjoint {
+            if queue.disjoint != Disjoint::None {
                 end_open(begun.iter_mut(), i64::MAX);
             }
             begun.sort_by_key(|row| (row.event.end, row.seq));
@@ -486,6 +503,10 @@ impl Port {
                 Timeline::intervals(starts.collect(), ends().collect())
             }
         };
+        if let Some(none) = self.none.get() {
+            let rows = none.with_rows(timeline, values, None);
+            return rows.map_err(|source| self.data(source));
+        }
         let fields = self.fields.iter().flatten();
         let mut columns = fields
             .zip(values)
@@ -500,9 +521,11 @@ impl Port {
             },
         };
         let buffer = buffer.map_err(|source| self.data(source))?;
-        Ok(match &self.time {
-            Some(time) => buffer.with_time_columns(time.clone()),
-            None => buffer,
-        })
+        let Some(time) = &self.time else {
+            return Ok(buffer);
+        };
+        let buffer = buffer.with_time_columns(time.clone());
+        self.none.get_or_init(|| buffer.slice(0, 0));
+        Ok(buffer)
     }
 }

@@ -2,14 +2,21 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap, HashMap},
+    collections::{BTreeMap, BinaryHeap, HashMap, HashSet, VecDeque},
     sync::Arc,
 };
 
 use arrow_array::{Array, ArrayRef};
-use tilt_ir::{Input, OPEN, Overlap, Span, SpanRule};
+use arrow_row::Rows;
+use arrow_schema::ArrowError;
+use tilt_ir::{Input, OPEN, Overlap, SpanRule};
 
-use crate::{options::InputOptions, row::Row};
+use crate::{
+    edges::as_bytes,
+    options::InputOptions,
+    row::Row,
+    runs::{Mixed, Run},
+};
 
 /// How events of an input end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -27,24 +34,32 @@ pub(crate) enum Ends {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
     pub(crate) ends: Ends,
-    /// Rows that the watermark has passed as they came, in order and before all that are pending.
-    pub(crate) ready: Vec<Ready>,
-    /// Rows that the watermark has not passed.
+    /// Rows that came in order of start, where events end in that order: each run follows the one before.
+    pub(crate) runs: VecDeque<Run>,
+    /// All other rows that the watermark has not passed.
     pub(crate) pending: BinaryHeap<Reverse<Row>>,
     /// Rows that it has passed, but which end after it, by number.
     pub(crate) begun: BTreeMap<u64, Row>,
-    /// Whether at most one event is active at an instant, and the end of the last.
-    pub(crate) is_disjoint: bool,
+    /// Which events do not overlap, and the end of the last.
+    pub(crate) disjoint: Disjoint,
     pub(crate) last_end: i64,
+    /// The end of the last event of each key that has events which end after the watermark.
+    pub(crate) key_ends: HashMap<Arc<[u8]>, i64>,
+    /// Which column of a chunk is the key.
+    pub(crate) key: Option<usize>,
+    /// The last event that went on, if no other ends after it starts: the column of its key, its place there, and its end. It is not in `key_ends` yet.
+    pub(crate) last_of_key: Option<(ArrayRef, usize, i64)>,
 }
 
-/// Rows of a batch that came in order.
-#[derive(Clone, Debug)]
-pub(crate) struct Ready {
-    /// The number of the first.
-    pub(crate) seq: u64,
-    pub(crate) events: Vec<Span>,
-    pub(crate) columns: Vec<ArrayRef>,
+/// Which events of an input do not overlap, and are told apart by that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Disjoint {
+    #[default]
+    None,
+    /// All of them.
+    All,
+    /// Those of a key.
+    OfKey,
 }
 
 /// What is released.
@@ -52,13 +67,23 @@ pub(crate) struct Ready {
 pub(crate) struct Released {
     /// Rows in order of end.
     pub(crate) ended: Vec<Row>,
-    /// Rows that overlap one before, where that is not declared.
-    pub(crate) overlapping: Vec<Row>,
+    /// Instead of those, runs of rows.
+    pub(crate) runs: Vec<Run>,
+    /// Or rows of several runs, and others between them.
+    pub(crate) mixed: Mixed,
+    /// Rows that overlap one before, where that is not declared, and where that one ends.
+    pub(crate) overlapping: Vec<(Row, i64)>,
 }
 
 impl Queue {
     pub(crate) fn new(input: &Input, options: &InputOptions) -> Self {
         let is_disjoint = input.overlap == Overlap::Disjoint && input.key.is_none();
+        let disjoint = match input.span {
+            SpanRule::UntilNext => Disjoint::None,
+            _ if is_disjoint => Disjoint::All,
+            _ if input.overlap == Overlap::Disjoint => Disjoint::OfKey,
+            _ => Disjoint::None,
+        };
         let ends = match input.span {
             SpanRule::Point | SpanRule::Fixed(_) => Ends::InOrder,
             SpanRule::UntilNext if input.key.is_none() => Ends::InOrder,
@@ -68,11 +93,14 @@ impl Queue {
         };
         Self {
             ends,
-            ready: Vec::new(),
+            runs: VecDeque::new(),
             pending: BinaryHeap::new(),
             begun: BTreeMap::new(),
-            is_disjoint: is_disjoint && input.span != SpanRule::UntilNext,
+            disjoint,
             last_end: i64::MIN,
+            key_ends: HashMap::new(),
+            key: None,
+            last_of_key: None,
         }
     }
 
@@ -81,14 +109,49 @@ impl Queue {
         self.ends == Ends::InOrder
     }
 
+    /// Whether at most one event of the input, or of a key, is active at an instant.
+    pub(crate) fn is_disjoint(&self) -> bool {
+        self.disjoint != Disjoint::None
+    }
+
+    /// Whether rows are told apart by their keys.
+    pub(crate) fn has_keys(&self) -> bool {
+        self.ends == Ends::WithKey || self.disjoint == Disjoint::OfKey
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty() && self.pending.is_empty() && self.begun.is_empty()
+    }
+
     pub(crate) fn len(&self) -> usize {
-        let ready: usize = self.ready.iter().map(|ready| ready.events.len()).sum();
-        ready + self.pending.len() + self.begun.len()
+        let runs: usize = self.runs.iter().map(|run| run.events.len()).sum();
+        runs + self.pending.len() + self.begun.len()
     }
 
     /// The rows that end, or in order of which others end, up to `until`, before which nothing changes any more.
-    pub(crate) fn release(&mut self, until: i64) -> Released {
+    pub(crate) fn release(&mut self, until: i64) -> Result<Released, ArrowError> {
         let mut released = Released::default();
+        while let Some(run) = self.runs.front_mut() {
+            let passed = run.events.partition_point(|event| event.start <= until);
+            if passed < run.events.len() {
+                released
+                    .runs
+                    .extend((passed > 0).then(|| run.split_to(passed)));
+                break;
+            }
+            released.runs.extend(self.runs.pop_front());
+        }
+        let is_passed = |Reverse(row): &Reverse<Row>| row.at <= until;
+        if self.is_in_order()
+            && !self.pending.peek().is_some_and(is_passed)
+            && self.follow(&released)
+        {
+            return Ok(released);
+        }
+        if self.is_in_order() {
+            self.mix(&mut released, until)?;
+            return Ok(released);
+        }
         let mut last_of_key: HashMap<Arc<[u8]>, u64> = HashMap::new();
         if self.ends == Ends::WithKey {
             let keys = self.begun.iter();
@@ -103,17 +166,6 @@ impl Queue {
                 break;
             };
             match (self.ends, row.closes, &row.key) {
-                (Ends::InOrder, ..) => {
-                    let counts = self.is_disjoint && has_value(&row);
-                    if counts && row.event.start < self.last_end {
-                        released.overlapping.push(row);
-                        continue;
-                    }
-                    if counts {
-                        self.last_end = row.event.end;
-                    }
-                    released.ended.push(row);
-                }
                 (_, Some(closed), _) => {
                     if let Some(begun) = self.begun.get_mut(&closed) {
                         begun.event.end = row.event.end;
@@ -138,50 +190,172 @@ impl Queue {
                 }
             }
         }
-        if !self.is_in_order() {
-            if self.is_disjoint {
-                end_open(self.begun.values_mut(), until);
+        if self.disjoint != Disjoint::None {
+            end_open(self.begun.values_mut(), until);
+        }
+        self.begun.retain(|_, row| {
+            let has_ended = row.event.end <= until;
+            if has_ended {
+                released.ended.push(row.clone());
             }
-            self.begun.retain(|_, row| {
-                let has_ended = row.event.end <= until;
-                if has_ended {
-                    released.ended.push(row.clone());
-                }
-                !has_ended
+            !has_ended
+        });
+        released.ended.sort_by_key(|row| (row.event.end, row.seq));
+        if self.disjoint != Disjoint::None {
+            released.ended.retain(|row| {
+                let overlapped = self.overlapped(row);
+                let overlapping = overlapped.map(|end| (row.clone(), end));
+                released.overlapping.extend(overlapping);
+                overlapped.is_none()
             });
-            released.ended.sort_by_key(|row| (row.event.end, row.seq));
-            if self.is_disjoint {
-                let mut last_end = self.last_end;
-                let (apart, overlapping) = released.ended.into_iter().partition(|row| {
-                    let is_apart = !has_value(row) || row.event.start >= last_end;
-                    if is_apart && has_value(row) {
-                        last_end = row.event.end;
+            // Rows that are pending start after all that has ended.
+            let begun = self.begun.values().filter_map(|row| row.key.as_ref());
+            let begun: HashSet<&Arc<[u8]>> = begun.collect();
+            self.key_ends.retain(|key, _| begun.contains(key));
+        }
+        Ok(released)
+    }
+
+    /// The keys of a run's rows, if rows are told apart by them.
+    pub(crate) fn keys_of(&self, run: &Run) -> Result<Option<Rows>, ArrowError> {
+        let keys = self.keys_in(&run.chunk);
+        let keys = keys.map(|keys| as_bytes(&[keys.slice(run.place, run.events.len())]));
+        keys.transpose()
+    }
+
+    /// Lists the last event by its key, as all others.
+    pub(crate) fn list_last(&mut self) -> Result<(), ArrowError> {
+        if let Some((keys, place, end)) = self.last_of_key.take() {
+            let keys = as_bytes(&[keys.slice(place, 1)])?;
+            self.key_ends.insert(keys.row(0).as_ref().into(), end);
+        }
+        Ok(())
+    }
+
+    /// The column of keys, if rows are told apart by them.
+    pub(crate) fn keys_in(&self, columns: &[ArrayRef]) -> Option<ArrayRef> {
+        let key = self.key.filter(|_| self.has_keys());
+        key.map(|key| Arc::clone(&columns[key]))
+    }
+
+    /// The last event that goes on has a key at this place of a column, and no other ends after it starts.
+    pub(crate) fn ends_with(&mut self, keys: Option<ArrayRef>, place: usize, end: i64) {
+        self.last_end = end;
+        self.key_ends.clear();
+        self.last_of_key = keys.map(|keys| (keys, place, end));
+    }
+
+    /// Puts rows that are pending up to `until` between those of the runs.
+    fn mix(&mut self, released: &mut Released, until: i64) -> Result<(), ArrowError> {
+        self.list_last()?;
+        let mut mixed = Mixed::default();
+        for run in std::mem::take(&mut released.runs) {
+            let chunk = mixed.chunk(&run.chunk);
+            let keys = self.keys_of(&run)?;
+            for (i, event) in run.events.iter().enumerate() {
+                while let Some(Reverse(row)) = self.pending.peek()
+                    && (row.at, row.seq) < (event.start, run.seq + i as u64)
+                {
+                    self.mix_next(&mut mixed, released);
+                }
+                let place = run.place + i;
+                if self.is_disjoint() {
+                    let mut row = run.row(i);
+                    row.key = keys.as_ref().map(|keys| keys.row(i).as_ref().into());
+                    if let Some(end) = self.overlapped(&row) {
+                        released.overlapping.push((row, end));
+                        continue;
                     }
-                    is_apart
-                });
-                self.last_end = last_end;
-                released.ended = apart;
-                released.overlapping = overlapping;
+                }
+                mixed.push(*event, (chunk, place));
             }
         }
-        released
+        while let Some(Reverse(row)) = self.pending.peek()
+            && row.at <= until
+        {
+            self.mix_next(&mut mixed, released);
+        }
+        released.mixed = mixed;
+        self.key_ends.retain(|_, end| *end > until);
+        Ok(())
+    }
+
+    /// Adds the next row that is pending.
+    fn mix_next(&mut self, mixed: &mut Mixed, released: &mut Released) {
+        let Some(Reverse(row)) = self.pending.pop() else {
+            return;
+        };
+        let overlapped = self.is_disjoint().then(|| self.overlapped(&row));
+        if let Some(end) = overlapped.flatten() {
+            released.overlapping.push((row, end));
+            return;
+        }
+        let chunk = mixed.chunk(&row.chunk);
+        mixed.push(row.event, (chunk, row.place));
+    }
+
+    /// Whether no event of the runs overlaps one before, where that matters; then the last is the last of all.
+    fn follow(&mut self, released: &Released) -> bool {
+        if !self.is_disjoint() {
+            return true;
+        }
+        // A null of a scalar is no event.
+        let has_nulls = |run: &Run| {
+            self.disjoint == Disjoint::All && run.chunk.len() == 1 && run.chunk[0].null_count() > 0
+        };
+        let mut last_end = self.last_end;
+        let mut events = released.runs.iter().flat_map(|run| &run.events);
+        let follow = events.all(|event| {
+            let follows = event.start >= last_end;
+            last_end = event.end;
+            follows
+        });
+        let follow = follow && !released.runs.iter().any(has_nulls);
+        if let Some(run) = released.runs.last().filter(|_| follow) {
+            let last = run.place + run.events.len() - 1;
+            self.ends_with(self.keys_in(&run.chunk), last, last_end);
+        }
+        follow
+    }
+
+    /// Where the last event ends, if one that is to follow overlaps it; otherwise that one is the last now.
+    fn overlapped(&mut self, row: &Row) -> Option<i64> {
+        let is_of_nobody = self.disjoint == Disjoint::OfKey && row.key.is_none();
+        if is_of_nobody || !has_value(&row.chunk, row.place) {
+            return None;
+        }
+        let last_end = match &row.key {
+            Some(key) => self.key_ends.entry(Arc::clone(key)).or_insert(i64::MIN),
+            None => &mut self.last_end,
+        };
+        if row.event.start < *last_end {
+            return Some(*last_end);
+        }
+        *last_end = row.event.end;
+        self.last_end = self.last_end.max(row.event.end);
+        None
     }
 }
 
-/// Of events that do not overlap, one without an end ends where the next one starts, at the latest; looked at are next ones that start before `until`.
+/// Of events that do not overlap, one without an end ends where the next one of its key starts, at the latest; looked at are next ones that start before `until`.
 pub(crate) fn end_open<'a>(rows: impl Iterator<Item = &'a mut Row>, until: i64) {
     let mut rows: Vec<&mut Row> = rows.collect();
-    rows.sort_by_key(|row| Reverse(row.event.start));
-    let mut next = i64::MAX;
+    rows.sort_by(|a, b| (&a.key, b.event.start).cmp(&(&b.key, a.event.start)));
+    let mut next: Option<(Option<Arc<[u8]>>, i64)> = None;
     for row in rows {
-        if row.event.end == OPEN && next > row.event.start && next < until {
-            row.event.end = next;
+        let start = row.event.start;
+        if let Some((key, next)) = &next
+            && *key == row.key
+            && row.event.end == OPEN
+            && (start + 1..until).contains(next)
+        {
+            row.event.end = *next;
         }
-        next = row.event.start;
+        next = Some((row.key.clone(), start));
     }
 }
 
 /// Whether a row is an event: not one of a scalar that is null.
-fn has_value(row: &Row) -> bool {
-    row.chunk.len() != 1 || row.chunk[0].is_valid(row.place)
+fn has_value(chunk: &[ArrayRef], place: usize) -> bool {
+    chunk.len() != 1 || chunk[0].is_valid(place)
 }

@@ -17,7 +17,7 @@ pub(crate) struct Row {
     pub(crate) event: Span,
     /// The row whose event ends by this one.
     pub(crate) closes: Option<u64>,
-    /// The key as bytes, where rows of a key end each other.
+    /// The key as bytes, where rows of a key end or exclude each other.
     pub(crate) key: Option<Arc<[u8]>>,
     pub(crate) chunk: Arc<Vec<ArrayRef>>,
     /// Where in the chunk.
@@ -49,12 +49,18 @@ pub(crate) fn gather<'a>(rows: impl Iterator<Item = &'a Row>) -> Result<Vec<Arra
     let mut chunks: Vec<&Arc<Vec<ArrayRef>>> = Vec::new();
     let mut number: HashMap<*const Vec<ArrayRef>, usize> = HashMap::new();
     let mut places = Vec::new();
+    // Rows of a chunk often follow each other.
+    let mut last = (std::ptr::null(), 0);
     for row in rows {
-        let chunk = *number.entry(Arc::as_ptr(&row.chunk)).or_insert_with(|| {
-            chunks.push(&row.chunk);
-            chunks.len() - 1
-        });
-        places.push((chunk, row.place));
+        let at = Arc::as_ptr(&row.chunk);
+        if at != last.0 {
+            let chunk = *number.entry(at).or_insert_with(|| {
+                chunks.push(&row.chunk);
+                chunks.len() - 1
+            });
+            last = (at, chunk);
+        }
+        places.push((last.1, row.place));
     }
     let width = chunks.first().map_or(0, |chunk| chunk.len());
     let column = |i: usize| {

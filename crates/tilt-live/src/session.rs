@@ -10,6 +10,7 @@ use crate::{
     error::SessionError,
     late::{Fate, LateRow},
     options::{Completion, Mode, Policy, SessionOptions},
+    pace::Pace,
     port::Port,
     row::Row,
     status::{InputStatus, Status},
@@ -30,6 +31,9 @@ pub struct Session {
     /// The latest that the caller's clock has shown.
     pub(crate) clock: i64,
     pub(crate) is_closed: bool,
+    pace: Pace,
+    /// Results without rows.
+    none: Option<RecordBatch>,
 }
 
 impl Session {
@@ -60,6 +64,12 @@ impl Session {
             return Err(SessionError::Input { input, what, known });
         }
         let mut live = compiled.live(&options.run)?;
+        let pace = Pace::new(options.max_batch, options.latency);
+        if options.mode == Mode::Final && !live.has_span() {
+            for port in &mut ports {
+                port.goes_straight = port.may_go_straight();
+            }
+        }
         // The same columns for every part, whatever computes it.
         if options.egress.layout == Layout::Auto {
             options.egress.layout = match live.take()?.timeline().spans() {
@@ -73,7 +83,7 @@ impl Session {
                 port.promise(start);
             }
         }
-        let mut session = Self {
+        Ok(Self {
             compiled: compiled.clone(),
             options,
             ports,
@@ -81,12 +91,9 @@ impl Session {
             view: None,
             clock: i64::MIN,
             is_closed: false,
-        };
-        let is_direct = !session.revises();
-        for port in &mut session.ports {
-            port.is_direct = is_direct;
-        }
-        Ok(session)
+            pace,
+            none: None,
+        })
     }
 
     /// Takes rows of an input, in the order in which they came.
@@ -95,9 +102,16 @@ impl Session {
     /// When rows are not what the query declares, or one is late and the policy is to raise. Nothing of the batch is taken then.
     pub fn push(&mut self, input: &str, rows: &RecordBatch) -> Result<(), SessionError> {
         let clock = self.clock;
-        let port = self.port(input)?;
-        port.push(rows)?;
+        let at = self.find(input)?;
+        let port = &mut self.ports[at];
+        let first = match port.push_straight(rows, &mut self.live)? {
+            Some(first) => Some(first),
+            None => port.push(rows)?,
+        };
         port.touched = port.touched.max(clock);
+        if let Some(first) = first {
+            self.pace.came(rows.num_rows(), first, clock);
+        }
         self.leave_idle_behind();
         Ok(())
     }
@@ -120,6 +134,21 @@ impl Session {
     pub fn advance_input(&mut self, input: &str, t: i64) -> Result<(), SessionError> {
         self.port(input)?.advance(t);
         self.leave_idle_behind();
+        Ok(())
+    }
+
+    /// Lets no row wait for its watermark any longer: of each input none is to come up to the time of its last one.
+    ///
+    /// # Errors
+    /// [`SessionError::Closed`].
+    pub fn catch_up(&mut self) -> Result<(), SessionError> {
+        self.check_open()?;
+        for port in &mut self.ports {
+            if port.high > i64::MIN {
+                port.promise(port.high.saturating_add(1));
+            }
+        }
+        self.pace.hurry();
         Ok(())
     }
 
@@ -149,11 +178,37 @@ impl Session {
     }
 
     /// The results that are new: certain ones, or, if results are revised, changes, with a first column `op` (`insert`, `update`, `delete`).
+    /// None as long as rows wait to be computed together with others ([`max_batch`](SessionOptions::max_batch), [`latency`](SessionOptions::latency)).
     ///
     /// # Errors
     /// As a run, and [`SessionError::Overlap`] by the policy to raise.
     pub fn take(&mut self) -> Result<RecordBatch, SessionError> {
         self.check_open()?;
+        let come = |port: &Port| port.high.max(port.promised);
+        let time = self.ports.iter().map(come).max();
+        let is_due = self.pace.is_due(time.unwrap_or(i64::MIN), self.clock);
+        match &self.none {
+            Some(none) if !is_due => Ok(none.clone()),
+            _ => self.take_now(),
+        }
+    }
+
+    /// As [`take`](Self::take), of all rows that have come: none waits to be computed with others.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub fn take_now(&mut self) -> Result<RecordBatch, SessionError> {
+        self.check_open()?;
+        self.pace.done();
+        let results = self.compute()?;
+        // Columns are known for good when rows have come.
+        if self.ports.iter().all(|port| port.fields.is_some()) {
+            self.none.get_or_insert_with(|| results.slice(0, 0));
+        }
+        Ok(results)
+    }
+
+    fn compute(&mut self) -> Result<RecordBatch, SessionError> {
         self.settle(Port::watermark)?;
         let certain = self.live.take()?;
         if !self.revises() {
@@ -181,11 +236,15 @@ impl Session {
     pub fn close(&mut self, completion: Completion) -> Result<RecordBatch, SessionError> {
         self.check_open()?;
         let rest = match completion {
-            // What was given out early stays as it is.
+            // What was given out early stays as it is. Rows that the watermark has passed do not wait, whether or not results were taken since.
             Completion::Drop => {
                 self.view = None;
+                match self.settle_to(Port::watermark) {
+                    Err(SessionError::Overlap { .. }) => {}
+                    settled => settled?,
+                }
                 for port in &mut self.ports {
-                    port.hold_back();
+                    port.hold_back()?;
                     let left = port.queue.pending.len() as u64;
                     port.counts.accepted -= left;
                     port.counts.dropped += left;
@@ -194,10 +253,7 @@ impl Session {
                 self.live.take()?.slice(0, 0)
             }
             Completion::Flush => {
-                // None is to come at the last instant either.
-                for port in &mut self.ports {
-                    port.promise(port.high.saturating_add(1));
-                }
+                self.catch_up()?;
                 self.settle_to(Port::watermark)?;
                 self.live.take()?
             }
@@ -261,10 +317,15 @@ impl Session {
     }
 
     fn port(&mut self, name: &str) -> Result<&mut Port, SessionError> {
+        let at = self.find(name)?;
+        Ok(&mut self.ports[at])
+    }
+
+    fn find(&self, name: &str) -> Result<usize, SessionError> {
         self.check_open()?;
         let found = self.ports.iter().position(|port| port.input.name == name);
         if let Some(at) = found {
-            return Ok(&mut self.ports[at]);
+            return Ok(at);
         }
         let known = self
             .ports
@@ -307,7 +368,7 @@ impl Session {
             let mut queue = std::mem::take(&mut port.queue);
             let overlapping = port.settle(&mut queue, until, &mut self.live);
             port.queue = queue;
-            for row in overlapping? {
+            for (row, previous) in overlapping? {
                 port.counts.accepted -= 1;
                 port.counts.overlapping += 1;
                 if port.options.policy == Policy::Raise && error.is_none() {
@@ -315,7 +376,7 @@ impl Session {
                         input: port.input.name.clone(),
                         start: row.event.start,
                         end: row.event.end,
-                        previous: port.queue.last_end,
+                        previous,
                     });
                 }
                 let (fate, by) = (Fate::Overlapping, 0);
@@ -326,6 +387,9 @@ impl Session {
     }
 
     fn rows(&self, part: &SnapshotBuffer) -> Result<RecordBatch, SessionError> {
+        if let Some(none) = self.none.as_ref().filter(|_| part.is_empty()) {
+            return Ok(none.clone());
+        }
         part.to_record_batch(self.options.egress)
             .map_err(|source| self.of_output(source))
     }

@@ -92,7 +92,7 @@ impl Column {
         Ok(nulls.map(|nulls| Values::of_bools(nulls.iter())))
     }
 
-    fn to_pylist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+    pub(crate) fn to_pylist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let objects = Objects::new(py, self.field.data_type())?;
         let list = PyList::empty(py);
         for chunk in &self.chunks {

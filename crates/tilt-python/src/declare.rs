@@ -1,10 +1,11 @@
 //! What rows look like as an input of a query.
 
-use arrow_array::RecordBatch;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_buffer::ScalarBuffer;
 use arrow_schema::DataType;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use tilt::{
-    data::{TimeColumn, infer_input},
+    data::{Gaps, TimeColumn, infer_input},
     ir::{self, Arena, DType, Field, Overlap, SpanRule, Stream, Unit},
 };
 
@@ -106,41 +107,47 @@ fn parse_overlap(name: &str) -> PyResult<Overlap> {
     }
 }
 
-/// Whether every row of a column of times is later than the one before it. Columns without times, and nulls, are not.
+/// Whether every row of a column of times is later than the one before it, looked through on so many threads. Columns without times, and nulls, are not.
 #[pyfunction]
-pub(crate) fn increasing(rows: &Table, time: &str) -> bool {
+#[pyo3(signature = (rows, time, threads=None))]
+pub(crate) fn increasing(py: Python<'_>, rows: &Table, time: &str, threads: Option<usize>) -> bool {
     let Some((index, _)) = rows.schema.fields().find(time) else {
         return false;
     };
-    let mut last = None;
-    rows.batches.iter().all(|batch| {
-        let column = batch.column(index);
-        let wide = matches!(
-            column.data_type(),
-            DataType::Int64 | DataType::Timestamp(..) | DataType::Date64 | DataType::Duration(_)
-        );
-        if column.null_count() > 0 {
-            return false;
-        }
-        let data = column.to_data();
-        if wide {
-            rising(data.buffer::<i64>(0), column.len(), &mut last)
-        } else if matches!(column.data_type(), DataType::Int32 | DataType::Date32) {
-            rising(data.buffer::<i32>(0), column.len(), &mut last)
-        } else {
-            false
-        }
+    let threads = threads.unwrap_or_else(tilt::default_threads);
+    let mut last = i64::MIN;
+    py.detach(|| {
+        rows.batches.iter().all(|batch| {
+            let column = batch.column(index);
+            let Some(times) = ticks(column) else {
+                return false;
+            };
+            // Nothing is earlier than the earliest, which no time may be.
+            let follows = times.first().is_none_or(|first| last < *first);
+            last = times.last().copied().unwrap_or(last);
+            follows && Gaps::of(&times, threads).min > 0
+        })
     })
 }
 
-fn rising<T: Copy + Into<i64>>(times: &[T], rows: usize, last: &mut Option<i64>) -> bool {
-    let times = &times[..rows];
-    let Some((first, latest)) = times.first().zip(times.last()) else {
-        return true;
-    };
-    let follows = last.is_none_or(|last| last < (*first).into());
-    *last = Some((*latest).into());
-    follows && times.windows(2).all(|pair| pair[0].into() < pair[1].into())
+/// The numbers of a column of times, none of which is null.
+fn ticks(column: &ArrayRef) -> Option<ScalarBuffer<i64>> {
+    if column.null_count() > 0 {
+        return None;
+    }
+    match column.data_type() {
+        DataType::Int64 | DataType::Timestamp(..) | DataType::Date64 | DataType::Duration(_) => {
+            let data = column.to_data();
+            let (buffer, offset) = (data.buffers()[0].clone(), data.offset());
+            Some(ScalarBuffer::new(buffer, offset, data.len()))
+        }
+        DataType::Int32 | DataType::Date32 => {
+            let data = column.to_data();
+            let times = &data.buffer::<i32>(0)[..data.len()];
+            Some(times.iter().map(|t| i64::from(*t)).collect())
+        }
+        _ => None,
+    }
 }
 
 /// Ticks of `unit` in a duration such as `1h30m`.

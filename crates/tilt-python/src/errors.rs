@@ -4,18 +4,22 @@
 use std::fmt::Display;
 
 use pyo3::{
-    exceptions::{PyFileNotFoundError, PyOSError},
+    exceptions::{PyFileNotFoundError, PyOSError, PyValueError},
     prelude::*,
 };
 use tilt::{
     build::{BuildError, ErrorKind},
     data::DataError,
     interp::{DataError as RowsError, RunError},
+    ir::{self, Unit},
+    live::SessionError,
 };
 use tilt_io::IoError;
 
+pyo3::import_exception!(tilt.errors, CheckpointError);
 pyo3::import_exception!(tilt.errors, FileError);
 pyo3::import_exception!(tilt.errors, InternalError);
+pyo3::import_exception!(tilt.errors, LateDataError);
 pyo3::import_exception!(tilt.errors, LookaheadError);
 pyo3::import_exception!(tilt.errors, OverlapError);
 pyo3::import_exception!(tilt.errors, QueryError);
@@ -127,6 +131,57 @@ fn rows_error(error: &RowsError) -> PyErr {
         Empty { row, .. } | OutsideSpan { row, .. } | Value { row, .. } => {
             schema_error(error, None, Some(*row))
         }
+    }
+}
+
+/// The exception of a live session. Instants and lengths of time are written as `time` writes them.
+pub(crate) fn session_error(
+    error: &SessionError,
+    time: impl Fn(&str, i64) -> String,
+    unit: Unit,
+) -> PyErr {
+    let length = |ticks: i64| ir::format_duration(ticks, unit);
+    match error {
+        SessionError::Input { .. } => query_error(error),
+        SessionError::Option { .. } => PyValueError::new_err(error.to_string()),
+        SessionError::Closed => TiltError::new_err(arguments(error, None, None)),
+        SessionError::Data { source, .. } => data_error(source),
+        SessionError::Schema { column, .. } => schema_error(error, Some(column), None),
+        SessionError::Late {
+            input,
+            row,
+            time: at,
+            watermark,
+            by,
+        } => {
+            let message = format!(
+                "stream `{input}`, row {row}: {} is {} behind the watermark {}; allow a lateness of {} or more, or say what becomes of late rows: late=\"drop\", \"adjust\" or \"revise\"",
+                time(input, *at),
+                length(*by),
+                time(input, *watermark),
+                length(*by),
+            );
+            LateDataError::new_err(arguments(&message, None, Some(*row)))
+        }
+        SessionError::Overlap {
+            input,
+            start,
+            end,
+            previous,
+        } => {
+            let message = format!(
+                "stream `{input}`: the event ({}, {}] overlaps the previous one, which ends at {}, and was left out; declare overlap=\"bag\", \"first\" or \"last\", or late=\"drop\"",
+                time(input, *start),
+                time(input, *end),
+                time(input, *previous),
+            );
+            OverlapError::new_err(arguments(&message, None, None))
+        }
+        SessionError::Corrupt { .. }
+        | SessionError::Version { .. }
+        | SessionError::Other { .. } => CheckpointError::new_err(arguments(error, None, None)),
+        SessionError::Run(source) => run_error(source),
+        SessionError::Arrow(_) => schema_error(error, None, None),
     }
 }
 

@@ -199,7 +199,7 @@ pub(crate) fn parse_unit(name: &str) -> PyResult<Unit> {
     Unit::parse(name).ok_or_else(|| PyValueError::new_err(message()))
 }
 
-fn parse_format(name: &str) -> PyResult<Format> {
+pub(crate) fn parse_format(name: &str) -> PyResult<Format> {
     let names = Format::ALL.map(Format::name).join(", ");
     let message = || format!("no format is called {name:?}; formats are {names}");
     Format::parse(name).ok_or_else(|| PyValueError::new_err(message()))

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use arrow_array::{ArrayRef, BooleanArray, RecordBatch, make_array};
+use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use pyo3::prelude::*;
@@ -17,6 +17,7 @@ use tilt::{
 use crate::{
     errors::{data_error, io_error, schema_error},
     files::Scan,
+    fit::{Columns, retyped},
     guard::internal,
     lookup::{Lookup, Side},
     parts::Parts,
@@ -124,8 +125,13 @@ impl Input {
         }
     }
 
-    /// All events of the input that a query declares, in its unit.
-    pub(crate) fn read(&self, declared: &ir::Input, unit: Unit) -> PyResult<SnapshotBuffer> {
+    /// All events of the input that a query declares, in its unit, checked on so many threads.
+    pub(crate) fn read(
+        &self,
+        declared: &ir::Input,
+        unit: Unit,
+        threads: usize,
+    ) -> PyResult<SnapshotBuffer> {
         let mut before = 0;
         let mut batches = Vec::new();
         for batch in self.batches(declared, None)? {
@@ -137,7 +143,8 @@ impl Input {
         if before > 0 {
             batches.retain(|batch| batch.num_rows() > 0);
         }
-        let events = ingest_chunks(&batches, declared, unit, &self.options());
+        let options = self.options().threads(threads);
+        let events = ingest_chunks(&batches, declared, unit, &options);
         events.map_err(|error| data_error(&error))
     }
 
@@ -168,7 +175,7 @@ impl Input {
         let (this, declared) = (self.clone(), declared.clone());
         if self.sort {
             let all = move || {
-                let events = this.read(&declared, unit)?;
+                let events = this.read(&declared, unit, 1)?;
                 read.fetch_add(events.len(), Ordering::Relaxed);
                 Ok(events)
             };
@@ -187,7 +194,29 @@ impl Input {
         Ok(Box::new(chunks))
     }
 
-    fn options(&self) -> IngressOptions {
+    /// The columns that an input reads, by the types that the rows have.
+    pub(crate) fn columns(&self, declared: &ir::Input) -> Columns {
+        let empty = Schema::empty();
+        let schema = match &self.rows {
+            Rows::Table(schema, _) => schema.as_ref(),
+            Rows::Scan(_) | Rows::Parts(_) => &empty,
+        };
+        let mut names: Vec<&str> = match (&declared.dtype, &self.value) {
+            (DType::Record(fields), _) => fields.iter().map(|f| f.name.as_str()).collect(),
+            (_, Some(value)) => vec![value],
+            _ => vec![&declared.name],
+        };
+        // What comes from tables is not in the rows, but what it is found by is.
+        names.retain(|name| !self.lookups.iter().any(|(_, side)| side.adds(name)));
+        for (on, _) in &self.lookups {
+            if !names.contains(&on.as_str()) {
+                names.push(on);
+            }
+        }
+        Columns::new(schema, &self.time.names(), &names, declared.unit)
+    }
+
+    pub(crate) fn options(&self) -> IngressOptions {
         let mut options = self.time.options();
         options.value.clone_from(&self.value);
         options.sort = self.sort;
@@ -255,7 +284,7 @@ impl Input {
     }
 
     /// A batch, which follows `before` rows, with all columns that the query reads.
-    fn prepared(
+    pub(crate) fn prepared(
         &self,
         batch: &RecordBatch,
         declared: &ir::Input,
@@ -306,12 +335,6 @@ fn zoned(
         _ => return Ok(batch),
     };
     with_column(&batch, index, &column)
-}
-
-/// The same numbers as another type of 64 bits.
-fn retyped(column: &ArrayRef, data_type: DataType) -> ArrayRef {
-    let data = column.to_data().into_builder().data_type(data_type);
-    make_array(data.build().expect("both types have 64 bits"))
 }
 
 /// Wall times as instants.

@@ -5,9 +5,10 @@
 //! |---|---|
 //! | `program.rs`, `query.rs`, `parts.rs` | programs; compiled queries, runs, explanations; results part by part |
 //! | `stream.rs`, `stream/` | the builder: streams, windows, traced values |
+//! | `live.rs`, `row.rs`, `fit.rs` | live sessions; single rows of Python; rows in the types that others had |
 //! | `input.rs`, `declare.rs`, `redeclare.rs` | rows for an input of a query; the declaration that rows fit; inputs declared otherwise |
 //! | `table.rs`, `column.rs`, `build.rs` | Arrow tables: Python objects in and out |
-//! | `files.rs`, `lookup.rs` | scans and writing; rows joined with a table |
+//! | `files.rs`, `pipe.rs`, `lookup.rs` | scans and writing; rows as bytes in pieces; rows joined with a table |
 //! | `functions.rs`, `pointer.rs`, `watch.rs` | functions of Python and of C in queries; runs that can be interrupted |
 //! | `errors.rs`, `guard.rs` | exceptions; panics |
 //! | `entropy.rs` | what wheels need of a newer glibc |
@@ -24,15 +25,19 @@ mod declare;
 mod entropy;
 mod errors;
 mod files;
+mod fit;
 mod functions;
 mod guard;
 mod input;
+mod live;
 mod lookup;
 mod parts;
+mod pipe;
 mod pointer;
 mod program;
 mod query;
 mod redeclare;
+mod row;
 mod stream;
 mod table;
 mod watch;
@@ -58,8 +63,10 @@ mod _native {
         declare::{declare, duration, increasing},
         files::{Scan, Writer},
         input::Input,
+        live::Session,
         lookup::Lookup,
         parts::Parts,
+        pipe::{Decoder, Encoder},
         pointer::Pointer,
         program::Program,
         query::Query,

@@ -9,10 +9,11 @@ use std::{
     },
 };
 
+use arrow_schema::{Field, Schema};
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 use tilt::{
     Backend, Cancel, Compiled, RunOptions,
-    data::{Layout, SnapshotBuffer},
+    data::{Layout, SnapshotBuffer, TimeColumn, dtype::to_arrow},
     ir::{self, Span},
 };
 
@@ -20,7 +21,7 @@ use crate::{
     errors::{data_error, run_error},
     functions::Calls,
     guard::guarded,
-    input::{Chunks, Input},
+    input::{Chunks, Input, Times},
     parts::{Parts, Shape},
     program::{Program, parse},
     redeclare::pruned,
@@ -41,7 +42,7 @@ enum Source<'py> {
 #[pyclass(frozen, module = "tilt._native")]
 pub(crate) struct Query {
     program: ir::Program,
-    compiled: Compiled,
+    pub(crate) compiled: Compiled,
 }
 
 #[pymethods]
@@ -67,7 +68,8 @@ impl Query {
         progress: Option<Py<PyAny>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Table> {
-        let (mut options, calls, cancel) = self.options(options)?;
+        let (options, calls, cancel) = self.options(options)?;
+        let mut options = options.events_only();
         let layout = layout.map(parse_layout).transpose()?.unwrap_or_default();
         let inputs = owned(inputs);
         let compiled = self.compiled.clone();
@@ -167,7 +169,7 @@ impl Query {
         let inputs = owned(inputs);
         let compiled = self.compiled.clone();
         let work = move || {
-            let buffers = read(&compiled, &inputs)?;
+            let buffers = read(&compiled, &inputs, &options)?;
             let analyzed = compiled.analyze(&buffers, &options);
             analyzed.map_err(|error| run_error(&error))
         };
@@ -199,11 +201,36 @@ impl Query {
     fn program(&self) -> Program {
         Program(self.program.clone())
     }
+
+    /// The columns that an input reads, as a table without rows.
+    fn columns(&self, input: &str, time: Times) -> PyResult<Table> {
+        let mut inputs = self.program.inputs().map(|(_, declared)| declared);
+        let declared = inputs.find(|declared| declared.name == input);
+        let declared =
+            declared.ok_or_else(|| PyValueError::new_err(format!("there is no input {input}")))?;
+        let stamps = TimeColumn::named("", declared.unit).data_type().clone();
+        let times = time.names().into_iter();
+        let mut fields: Vec<Field> = times
+            .map(|name| Field::new(name, stamps.clone(), true))
+            .collect();
+        match &declared.dtype {
+            ir::DType::Record(of_record) => fields.extend(
+                of_record
+                    .iter()
+                    .map(|field| Field::new(&field.name, to_arrow(&field.dtype), true)),
+            ),
+            dtype => fields.push(Field::new(&declared.name, to_arrow(dtype), true)),
+        }
+        Ok(Table::new(Arc::new(Schema::new(fields)), Vec::new()))
+    }
 }
 
 impl Query {
     /// The options that all runs have, the functions that they call, and what ends them.
-    fn options(&self, given: Option<&Bound<'_, PyDict>>) -> PyResult<(RunOptions, Calls, Cancel)> {
+    pub(crate) fn options(
+        &self,
+        given: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<(RunOptions, Calls, Cancel)> {
         let functions: Option<HashMap<String, Py<PyAny>>> = option(given, "functions")?;
         let calls = Calls::new(&self.program, functions.into_iter().flatten().collect());
         let cancel = Cancel::new();
@@ -271,7 +298,7 @@ fn run(
     options: &RunOptions,
     layout: Layout,
 ) -> PyResult<Table> {
-    let buffers = read(compiled, inputs)?;
+    let buffers = read(compiled, inputs, options)?;
     let output = compiled
         .run(&buffers, options)
         .map_err(|error| run_error(&error))?;
@@ -282,7 +309,7 @@ fn run(
 }
 
 /// The result of inputs without rows, with the names that their columns of time have.
-fn empty(
+pub(crate) fn empty(
     compiled: &Compiled,
     inputs: &BTreeMap<String, Input>,
     options: &RunOptions,
@@ -305,13 +332,15 @@ fn empty(
 fn read(
     compiled: &Compiled,
     inputs: &BTreeMap<String, Input>,
+    options: &RunOptions,
 ) -> PyResult<BTreeMap<String, SnapshotBuffer>> {
-    let program = compiled.program();
+    let (program, threads) = (compiled.program(), options.thread_count());
     let mut buffers = BTreeMap::new();
     for (_, declared) in program.inputs() {
         // One that is missing is reported by the run.
         if let Some(input) = inputs.get(&declared.name) {
-            buffers.insert(declared.name.clone(), input.read(declared, program.unit)?);
+            let rows = input.read(declared, program.unit, threads)?;
+            buffers.insert(declared.name.clone(), rows);
         }
     }
     Ok(buffers)
@@ -328,7 +357,7 @@ fn parse_backend(name: &str) -> PyResult<Backend> {
     }
 }
 
-fn parse_layout(name: &str) -> PyResult<Layout> {
+pub(crate) fn parse_layout(name: &str) -> PyResult<Layout> {
     match name {
         "auto" => Ok(Layout::Auto),
         "point" => Ok(Layout::Point),

@@ -7,7 +7,7 @@ use arrow_schema::{ArrowError, Field, Fields, Schema, SchemaRef};
 use pyo3::{
     exceptions::{PyTypeError, PyValueError},
     prelude::*,
-    types::{PyCapsule, PyTuple},
+    types::{PyBytes, PyCapsule, PyTuple},
 };
 use pyo3_arrow::{
     ffi::{ArrayIterator, to_schema_pycapsule, to_stream_pycapsule},
@@ -268,9 +268,13 @@ impl Table {
     /// Pickled as an Arrow IPC stream.
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
         let py = slf.py();
-        let bytes = crate::files::to_ipc(slf.get())?;
         let read = slf.get_type().getattr("from_ipc")?;
-        (read, (pyo3::types::PyBytes::new(py, &bytes),)).into_pyobject(py)
+        (read, (slf.get().to_ipc(py)?,)).into_pyobject(py)
+    }
+
+    /// As an Arrow IPC stream.
+    fn to_ipc<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &crate::files::to_ipc(self)?))
     }
 
     #[staticmethod]

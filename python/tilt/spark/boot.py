@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import pyarrow as pa
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+    from pyspark.sql.types import StructType
+
+    from tilt.spark.shards import ShardTask
 
 VERSION = _native.__version__
 """What executors must have."""
@@ -29,10 +33,70 @@ def shipped(task: Task, functions: dict[str, Any] | None = None) -> Callable[...
     The function is pickled by value, because it is local, and imports nothing but what Python has; the task inside is
     read only after the executor was found to have the same version.
     """
+    loaded = _loader(task, functions)
+
+    def tilt_task(batches: Any) -> Any:  # noqa: ANN401
+        yield from loaded().run(batches)
+
+    return tilt_task
+
+
+def stateful(task: ShardTask, functions: dict[str, Any], state: StructType, *, is_plain: bool) -> StatefulProcessor:
+    """Give a stateful operator that pushes what it gets into sessions, under the same conditions as :func:`shipped`."""
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor  # noqa: PLC0415
+
+    loaded = _loader(task, functions)
+
+    class TiltSessions(StatefulProcessor):
+        def init(self, handle: Any) -> None:  # noqa: ANN401
+            self.handle = handle
+            self.state = handle.getValueState("session", state)
+
+        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:  # noqa: ANN401, N802, N803
+            del key
+            names = ("input", "number", "blob")
+            if is_plain:
+                packed = [tuple(row[name] for name in names) for row in rows]
+            else:
+                packed = [one for frame in rows for one in zip(*(frame[name] for name in names), strict=True)]
+            for timer in list(self.handle.listTimers()):
+                self.handle.deleteTimer(timer)
+            yield from self.push([(at, number, bytes(blob)) for at, number, blob in packed], timerValues)
+
+        def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:  # noqa: ANN401, N802, N803
+            del key, expiredTimerInfo
+            yield from self.push([], timerValues)
+
+        def push(self, packed: Any, timers: Any) -> Any:  # noqa: ANN401
+            watermark = timers.getCurrentWatermarkInMs()
+            known = self.state.get()
+            after, taken = loaded().push(known if known is None else tuple(known), packed, watermark)
+            self.state.update(after)
+            # Whether rows come or not: when time has gone on, results may have become certain.
+            self.handle.registerTimer(watermark + 1)
+            if taken is None:
+                return
+            if is_plain:
+                from pyspark.sql import Row  # noqa: PLC0415
+
+                yield Row(**taken)
+            else:
+                import pandas as pd  # noqa: PLC0415
+
+                yield pd.DataFrame({name: [value] for name, value in taken.items()})
+
+        def close(self) -> None:
+            """Nothing is left open."""
+
+    return TiltSessions()
+
+
+def _loader(task: object, functions: dict[str, Any] | None) -> Callable[[], Any]:
+    """Give what reads a task where tilt is known to be of the version that wrote it."""
     payload = pickle.dumps(task)
     wanted = VERSION
 
-    def tilt_task(batches: Any) -> Any:  # noqa: ANN401
+    def loaded() -> Any:  # noqa: ANN401
         import pickle  # noqa: PLC0415
         import platform  # noqa: PLC0415
         import sys  # noqa: PLC0415
@@ -50,6 +114,6 @@ def shipped(task: Task, functions: dict[str, Any] | None = None) -> Callable[...
             message = f"tilt: version {found} on {where}, but {wanted} on the driver; {ship}"
             raise RuntimeError(message)
         FUNCTIONS.update(functions or {})
-        yield from pickle.loads(payload).run(batches)  # noqa: S301
+        return pickle.loads(payload)  # noqa: S301
 
-    return tilt_task
+    return loaded

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from tilt.errors import InternalError
 from tilt.spark.plan import has_ties
+from tilt.spark.records import named
 from tilt.spark.sources import FrameSource
 from tilt.spark.task import HEADER, ORDER, TAG
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
     from tilt.spark.plan import Bound
 
@@ -24,16 +26,11 @@ PLACE = "tilt place"
 """The column that says to which partition a row goes."""
 
 
-def named(column: str) -> Column:
-    """Give a column by its exact name, whatever characters that has."""
-    return F.col("`" + column.replace("`", "``") + "`")
-
-
 @dataclass(frozen=True)
 class Slots:
     """Where the columns of several inputs are in one data frame: those of one type share columns."""
 
-    types: Mapping[str, str]
+    types: Mapping[str, DataType]
     """The type of each slot."""
     columns: Mapping[str, Mapping[str, str]]
     """The slot of each column of each input."""
@@ -41,16 +38,17 @@ class Slots:
     @classmethod
     def of(cls, bound: Bound) -> Slots:
         """Give a slot to every column that the query reads."""
-        types: dict[str, str] = {}
+        types: dict[str, DataType] = {}
         columns = {}
         for name in bound.inputs:
             frame = _frame(bound, name)
             taken: dict[str, int] = {}
             slots = {}
             for column in bound.columns(name):
-                dtype = frame.schema[column].dataType.simpleString()
-                number = taken[dtype] = taken.get(dtype, 0) + 1
-                slot = f"{dtype} {number}"
+                dtype = frame.schema[column].dataType
+                kind = dtype.simpleString()
+                number = taken[kind] = taken.get(kind, 0) + 1
+                slot = f"{kind} {number}"
                 types[slot] = dtype
                 slots[column] = slot
             columns[name] = slots
@@ -104,17 +102,22 @@ def counted(rows: DataFrame, found: Mapping[str, tuple[Column, Column, bool]], s
     Each is an array of at most ``size`` elements, a value, and whether equal elements count. The search is unrolled:
     a few comparisons a row, in generated code.
     """
-    rows = rows.withColumns(dict.fromkeys(found, F.lit(0)))
+    # As columns they are computed once. In every step anew, a plan would have dozens of the same subquery.
+    given: dict[str, Column] = {}
+    for name, (array, value, _) in found.items():
+        given |= {f"{name} of": array, f"{name} at": value}
+    rows = rows.withColumns({**given, **dict.fromkeys(found, F.lit(0))})
     step = 1 << max(size.bit_length() - 1, 0)
     while step:
         steps = {}
-        for name, (array, value, equal) in found.items():
-            element = F.get(array, F.col(name) + (step - 1))
-            is_before = element <= value if equal else element < value
+        for name, (_, _, equal) in found.items():
+            value, element = F.col(f"{name} at"), F.get(F.col(f"{name} of"), F.col(name) + (step - 1))
+            # The value first: where that is null, nothing is looked up.
+            is_before = value >= element if equal else value > element
             steps[name] = F.col(name) + F.when(is_before, step).otherwise(0)
         rows = rows.withColumns(steps)
         step //= 2
-    return rows
+    return rows.drop(*given)
 
 
 def placed(rows: DataFrame, places: int) -> DataFrame:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
     from tilt.sources import Source
     from tilt.spark.plan import Input
@@ -94,7 +95,7 @@ def _source(data: object, events: Mapping[str, Any], like: Events | None) -> Inp
         message = f"a query runs on data frames of Spark, not on {type(data).__name__}"
         raise TypeError(message)
     given = Events(**events) if like is None else replace(like, **events)
-    return FrameSource(data, given)  # type: ignore[arg-type]
+    return FrameSource.of(data, given)  # type: ignore[arg-type]
 
 
 def _told(events: Events) -> dict[str, Any]:
@@ -135,6 +136,13 @@ def _found(name: str, source: Source, known: Sequence[tuple[Deferred, Input]], s
         return FrameSource(result.toDF(*names), source.events, ties)
     message = f"input `{name}` has rows in this process; make them a data frame and give it to the query as an input"
     raise QueryError(message)
+
+
+def records(inputs: Mapping[str, Input]) -> dict[str, StructType]:
+    """Give the columns of data frames that were structs."""
+    return {
+        name: dtype for source in inputs.values() if isinstance(source, FrameSource) for name, dtype in source.records
+    }
 
 
 def _looked(frame: DataFrame, looked: Looked) -> DataFrame:

@@ -19,7 +19,8 @@ from pyspark.sql import functions as F  # noqa: N812
 from tilt.errors import InternalError, QueryError, SchemaError
 from tilt.spark.boot import shipped
 from tilt.spark.cuts import Blocks, Slices
-from tilt.spark.frames import Slots, named
+from tilt.spark.frames import Slots
+from tilt.spark.records import named
 from tilt.spark.schemas import spark_schema
 from tilt.spark.sliced import SlicedTask
 from tilt.spark.survey import cut_input

@@ -101,7 +101,8 @@ def scan_parquet(session: SparkSession, path: str | Sequence[str], **events: Any
         if columns is None:
             columns = schema
         elif not schema.equals(columns):
-            message = f"{name} has columns {schema.names}, but the first file {columns.names}; scan them apart"
+            mine, first = ([f"{field.name}: {field.type}" for field in one] for one in (schema, columns))
+            message = f"{name} has columns {', '.join(mine)}, but the first file {', '.join(first)}; scan them apart"
             raise SchemaError(message)
         groups += _groups(name, metadata, schema, told)
     if columns is None:
@@ -236,6 +237,10 @@ def _read(given: TaskInput, share: Share) -> pa.Table:
         system, inner = pa.fs.FileSystem.from_uri(path) if "://" in path else (pa.fs.LocalFileSystem(), path)
         with system.open_input_file(inner) as file:
             table = pq.ParquetFile(file).read_row_groups(numbers, columns, use_threads=False)
+        for field in given.schema:
+            if field.name not in table.column_names or table.schema.field(field.name).type != field.type:
+                message = f"column `{field.name}` of {path} is not what it was when the query was planned: {field.type}"
+                raise SchemaError(message, column=field.name)
         tables.append(table.select(columns))
     whole = pa.concat_tables(tables) if tables else given.schema.empty_table()
     times = given.events.times

@@ -30,13 +30,14 @@ if TYPE_CHECKING:
     from tilt.sources import Events
 
 
-_FIELD = re.compile(r"(`(?:[^`]|``)+`|\w+): [^,}]+")
+_TOKEN = re.compile(r"`((?:[^`]|``)+)`: |(\w+): |[{(\[]|[})\]]")
 _SPANNED = re.compile(r"\b(every|calendar|hold|until_next)\b")
 _EVERY = re.compile(r"\bevery (\w+)")
 _CALENDAR = re.compile(r"\bcalendar (\d+)([a-z]+)")
 _DAYS = {"h": 1, "d": 2, "w": 8, "mo": 32, "q": 94, "y": 367}
 _EXTERN = re.compile(r"^\s*extern fn (`(?:[^`]|``)+`|\w+)", re.MULTILINE)
-_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+"""How many nanoseconds a tick of each unit is."""
 
 
 class Input(Protocol):
@@ -154,13 +155,12 @@ class Bound:
         """Give the columns of an input that the query reads, those of times first."""
         events = self.inputs[name].events
         times = [events.times] if isinstance(events.times, str) else [*events.times]
-        pattern = rf"input ~(?:{re.escape(name)}|`{re.escape(name.replace('`', '``'))}`): {{(.*?)}} "
+        pattern = rf"input ~(?:{re.escape(name)}|`{re.escape(name.replace('`', '``'))}`): {{(.*)}} "
         declared = re.search(pattern, str(self.program))
         if declared is None:
             # Nothing reads it, yet its rows may decide which keys there are.
             return list(dict.fromkeys([*times, *([] if events.key is None else [events.key])]))
-        fields = [found[1] for found in _FIELD.finditer(declared[1])]
-        names = [field[1:-1].replace("``", "`") if field.startswith("`") else field for field in fields]
+        names = _names(declared[1])
         return list(dict.fromkeys([*times, *names, *self.inputs[name].ties]))
 
     def scale(self, name: str) -> int:
@@ -168,12 +168,12 @@ class Bound:
         if self.program.unit == "tick":
             return 1
         events, dtype = self.inputs[name].events, self.time_type(name)
-        tick = _NANOSECONDS[self.program.unit]
+        tick = NANOSECONDS[self.program.unit]
         if pa.types.is_timestamp(dtype):
-            return _NANOSECONDS[dtype.unit] // tick
+            return NANOSECONDS[dtype.unit] // tick
         if pa.types.is_date(dtype):
-            return 86_400 * _NANOSECONDS["s"] // tick
-        return _NANOSECONDS[events.unit or self.program.unit] // tick
+            return 86_400 * NANOSECONDS["s"] // tick
+        return NANOSECONDS[events.unit or self.program.unit] // tick
 
     def time_type(self, name: str) -> pa.DataType:
         """Give the type of an input's column of times, that of ends if there are two."""
@@ -240,3 +240,22 @@ def _column(number: int | None, dtype: pa.DataType) -> pa.Array:
     """Give a number as a time, or a missing value."""
     width = pa.int32() if pa.types.is_date32(dtype) else pa.int64()
     return pa.nulls(1, dtype) if number is None else pa.array([number], width).cast(dtype)
+
+
+def _names(fields: str) -> list[str]:
+    """Give the names of a record's fields, not those of records inside.
+
+    >>> from tilt.spark.plan import _names
+    >>> _names("price: f64, `a b`: {x: i64, y: [f64]}, at: timestamp(us)")
+    ['price', 'a b', 'at']
+    """
+    names = []
+    depth = 0
+    for token in _TOKEN.finditer(fields):
+        if token[0] in "{([":
+            depth += 1
+        elif token[0] in "})]":
+            depth -= 1
+        elif depth == 0:
+            names.append(token[2] or token[1].replace("``", "`"))
+    return names

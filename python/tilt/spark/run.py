@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tilt import _native
 from tilt.durations import duration_text
 from tilt.errors import QueryError
-from tilt.spark.inputs import bound
+from tilt.spark.inputs import bound, records
 from tilt.spark.keyed import Keyed
 from tilt.spark.ordered import Ordered
 from tilt.spark.parquet import Direct, ParquetSource
 from tilt.spark.plan import Bound
+from tilt.spark.records import nested
 from tilt.spark.sliced import Sliced
+from tilt.spark.streaming import PROVIDER, ROCKSDB
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,13 +31,15 @@ if TYPE_CHECKING:
 _SETTINGS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    PROVIDER: ROCKSDB,
 }
+_SKEW = 2.0
 _said: set[str] = set()
 
 
 Planned: TypeAlias = Keyed | Sliced | Ordered | Direct
 """A query and how it is cut."""
-_OPTIONS = {"slices", "partitions", "ordered", "warmup", "layout", "imports"}
+_OPTIONS = {"slices", "partitions", "skew", "ordered", "warmup", "layout", "imports"}
 """What is not about how rows become events."""
 
 
@@ -57,11 +61,12 @@ def run(query: object, data: object, **options: Any) -> DataFrame:  # noqa: ANN4
         ``time``, ``key``, ``valid``, ``unit``, ``tz``, ``period``, ``overlap`` and ``closed`` say how rows become
         events, as for :func:`tilt.stream`. Besides:
 
-        ``slices``: how many slices the timeline is cut into; with a key, given this, it is cut by time and not by key,
-        which splits keys that have most of the rows;
+        ``slices``: how many slices the timeline is cut into; with a key, given this, it is cut by time and not by key;
         ``ordered``: whether partitions are ranges of time already, such as those of sorted files, so that rows can stay
         where they are and only those of halos are fetched, by two small jobs that run at once;
         ``partitions``: how many partitions keys are hashed to. By default both are ``spark.sql.shuffle.partitions``;
+        ``skew``: keys with more rows than so many average partitions are cut by time, if the query looks back a bounded
+        time; a sample of the rows tells which they are. By default 2; ``None`` saves the pass for the sample;
         ``warmup``: how much of the past is enough for a query that looks back without a bound, if there is no key;
         ``layout``: which columns of time the result has, ``"point"`` or ``"interval"``, by default as fits its events;
         ``imports``: modules that executors import first, which register native functions by :func:`tilt.udf`.
@@ -77,7 +82,8 @@ def run(query: object, data: object, **options: Any) -> DataFrame:  # noqa: ANN4
     >>> ts.run(signal, frame, time="ts", key="symbol").write.parquet("signals")  # doctest: +SKIP
 
     """
-    return _planned(query, data, options).frame()
+    planned = _planned(query, data, options)
+    return nested(planned.frame(), records(planned.bound.inputs))
 
 
 def explain(query: object, data: object, **options: Any) -> str:  # noqa: ANN401
@@ -95,7 +101,8 @@ def explain(query: object, data: object, **options: Any) -> str:  # noqa: ANN401
 def tune(session: SparkSession) -> None:
     """Set what makes Spark hand rows to Python quickly: large Arrow batches, whose bytes are not counted row by row.
 
-    This doubles the throughput of :func:`run`, and of everything else in the session that goes through Arrow.
+    This doubles the throughput of :func:`run`, and of everything else in the session that goes through Arrow. The state
+    of streams is put into RocksDB, which :func:`run_stream` needs.
 
     >>> import tilt.spark as ts
     >>> ts.tune(spark)  # doctest: +SKIP
@@ -138,7 +145,7 @@ def _planned(query: object, data: object, options: Mapping[str, Any]) -> Planned
             message = f"there must be a task at least, not {tasks}"
             raise ValueError(message)
         if whole.key and not by_time:
-            return Keyed(whole, tasks, imports)
+            return Keyed(whole, tasks, imports, options.get("skew", _SKEW))
         return Sliced(whole, tasks, ticks, imports)
 
     stream, inputs = bound(query, data, events, lambda stream, inputs: planned(stream, inputs).frame())

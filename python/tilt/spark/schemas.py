@@ -56,10 +56,8 @@ def arrow_schema(schema: spark.StructType, zone: str, columns: Iterable[str] | N
     for field in schema.fields:
         if kept is not None and field.name not in kept:
             continue
-        if isinstance(field.dataType, spark.TimestampType):
-            dtype = pa.timestamp("us", zone)
-        else:
-            dtype = _ARROW.get(type(field.dataType))
+        is_instant = isinstance(field.dataType, spark.TimestampType)
+        dtype = pa.timestamp("us", zone) if is_instant else _ARROW.get(type(field.dataType))
         if dtype is None:
             name = field.dataType.simpleString()
             message = (
@@ -99,7 +97,7 @@ def _wide(name: str, dtype: pa.DataType) -> pa.DataType:
 
 _SPARK: dict[pa.DataType, spark.DataType] = {
     arrow: kind() for kind, arrow in _ARROW.items() if kind is not spark.DayTimeIntervalType
-} | {pa.duration("us"): spark.DayTimeIntervalType()}
+} | {pa.duration("us"): spark.DayTimeIntervalType(), pa.binary(): spark.BinaryType()}
 
 
 def spark_schema(schema: pa.Schema) -> spark.StructType:

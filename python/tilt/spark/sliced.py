@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from tilt.spark.cuts import Halo
     from tilt.spark.plan import Bound
 
-_FIRST, _LAST = "tilt first", "tilt last"
+SEARCHED = ("tilt first", "tilt last")
+"""The columns that say which slices a row goes to."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,11 @@ class SlicedTask(PartitionTask):
     at_once: int = AT_ONCE
 
     def parts(
-        self, rows: dict[str, pa.Table], whole: tuple[int, int] | None
-    ) -> Iterator[tuple[dict[str, pa.Table], tuple[int, int] | None]]:
+        self, rows: dict[str, pa.Table], whole: tuple[int, int]
+    ) -> Iterator[tuple[dict[str, pa.Table], tuple[int, int]]]:
         """Give parts of the slice with the rows that each needs."""
         number = -(-sum(table.num_rows for table in rows.values()) // self.at_once)
-        if whole is None or number <= 1 or any(self._times(name, rows).null_count for name in rows):
+        if number <= 1 or any(self._times(name, rows).null_count for name in rows):
             yield rows, whole
             return
         known = {name: self._blocks(name, rows, cut) for name, cut in zip(rows, self.cuts, strict=True)}
@@ -64,10 +65,10 @@ class SlicedTask(PartitionTask):
 
     def _blocks(self, name: str, rows: dict[str, pa.Table], cut: CutInput) -> list[tuple[int, int, int]]:
         """Give runs of rows, which are in order: first end, last end and how many."""
-        ticks = as_integers(self._times(name, rows)) * cut.scale
-        size = max(len(ticks) // 256, 1)
-        runs = [ticks[first : first + size] for first in range(0, len(ticks), size)]
-        return [(int(run[0]), int(run[-1]), len(run)) for run in runs]
+        times = as_integers(self._times(name, rows))
+        size = max(len(times) // 256, 1)
+        runs = [times[first : first + size] for first in range(0, len(times), size)]
+        return [(int(run[0]) * cut.scale, int(run[-1]) * cut.scale, len(run)) for run in runs]
 
 
 @dataclass(frozen=True)
@@ -119,10 +120,20 @@ class Sliced:
 
     def _copied(self, slots: Slots, at: int, name: str, plan: Column) -> DataFrame:
         """Give the rows of an input, each as often as slices need it."""
-        start, end = times(self.bound, slots, name)
-        after, before = plan.getField(f"after_{at}"), plan.getField(f"before_{at}")
-        rows = slots.rows(self.bound, name)
-        rows = counted(rows, {_LAST: (after, end, False), _FIRST: (before, start, True)}, self.slices)
-        # A row without a time goes to the first slice, which says so.
-        last = F.greatest(F.col(_FIRST), F.col(_LAST))
-        return rows.withColumn(PLACE, F.explode(F.sequence(F.col(_FIRST), last))).drop(_FIRST, _LAST)
+        rows, found = needed(slots.rows(self.bound, name), times(self.bound, slots, name), plan, at, self.slices)
+        return rows.withColumn(PLACE, F.explode(found)).drop(*SEARCHED)
+
+
+def needed(  # noqa: PLR0913
+    rows: DataFrame, span: tuple[Column, Column], plan: Column, at: int, slices: int, *, first_place: int = 0
+) -> tuple[DataFrame, Column]:
+    """Find which slices need each row of an input, given its start and end, by columns :data:`SEARCHED`.
+
+    Slices are numbered from ``first_place`` on.
+    """
+    start, end = span
+    after, before = plan.getField(f"after_{at}"), plan.getField(f"before_{at}")
+    first, last = SEARCHED
+    rows = counted(rows, {last: (after, end, False), first: (before, start, True)}, slices)
+    # A row without a time goes to the first slice, which says so.
+    return rows, F.sequence(F.col(first) + first_place, F.greatest(F.col(first), F.col(last)) + first_place)

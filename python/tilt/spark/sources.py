@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql.types import StructType
+
 from tilt.sources import Events
+from tilt.spark.records import flattened
 from tilt.spark.schemas import arrow_schema
 
 if TYPE_CHECKING:
@@ -21,6 +24,15 @@ class FrameSource:
     events: Events
     ties: tuple[str, ...] = ()
     """Columns by which rows with one time are ordered, before the order in which they stand."""
+    records: tuple[tuple[str, StructType], ...] = ()
+    """The columns that were structs before their fields became columns."""
+
+    @classmethod
+    def of(cls, frame: DataFrame, events: Events) -> FrameSource:
+        """Name a data frame, and make columns of the fields of its structs."""
+        records = [(field.name, field.dataType) for field in frame.schema.fields]
+        found = tuple((name, dtype) for name, dtype in records if isinstance(dtype, StructType))
+        return cls(flattened(frame), events, records=found)
 
     @property
     def session(self) -> SparkSession:
@@ -42,4 +54,4 @@ def source(frame: DataFrame, **events: Any) -> FrameSource:  # noqa: ANN401
     >>> from tilt.spark import run, source
     >>> run(query, {"trades": source(trades, time="ts"), "quotes": source(quotes, time="at")})  # doctest: +SKIP
     """
-    return FrameSource(frame, Events(**events))
+    return FrameSource.of(frame, Events(**events))

@@ -19,7 +19,7 @@ from tilt.spark.schemas import spark_schema
 from tilt.spark.task import as_integers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -81,18 +81,13 @@ class CutTask:
         """
         number = pa.int64()
         fields = [("start", number), ("end", number), ("slices", number), ("cuts", pa.list_(number))]
-        for at, given in enumerate(self.inputs):
-            fields += [(f"after_{at}", pa.list_(given.dtype)), (f"before_{at}", pa.list_(given.dtype))]
-        return pa.schema(fields)
+        return pa.schema(fields + limits_schema(self.inputs))
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give the row of slices for the row of facts."""
         for batch in batches:
             for row in range(batch.num_rows):
-                found = self._sliced(batch.slice(row, 1))
-                schema = self.schema()
-                cells = [_cell(found.get(field.name), field.type) for field in schema]
-                yield pa.RecordBatch.from_arrays(cells, schema=schema)
+                yield cells(self._sliced(batch.slice(row, 1)), self.schema())
 
     def _sliced(self, facts: pa.RecordBatch) -> dict[str, Any]:
         starts: list[int] = []
@@ -110,16 +105,13 @@ class CutTask:
             return {}
         slices = Slices.by_counts(counted, self.slices)
         found: dict[str, Any] = {"start": min(starts), "end": max(ends), "slices": len(slices), "cuts": slices.cuts}
+        known = []
         for at, given in enumerate(self.inputs):
-            blocks = Blocks([])
+            edges = []
             if given.halo.counts_events and self.slices > 1:
                 edges = given.ticks(facts.column(f"blocks_{at}"))
-                blocks = Blocks(list(zip(edges[::2], edges[1::2], strict=True)))
-            needs = slices.needs(given.halo, blocks)
-            limits = [given.limits(*need) for need in needs]
-            found[f"after_{at}"] = given.times([after for after, _ in limits[1:]])
-            found[f"before_{at}"] = given.times([before for _, before in limits[:-1]])
-        return found
+            known.append(Blocks(list(zip(edges[::2], edges[1::2], strict=True))))
+        return found | sliced_limits(slices, self.inputs, known)
 
 
 @dataclass(frozen=True)
@@ -148,17 +140,37 @@ class Survey:
         spans = {f"rows_{at}": F.count(end), f"first_{at}": F.min(start), f"last_{at}": F.max(end)}
         if self.slices == 1:
             return rows.agg(*(value.alias(column) for column, value in spans.items()))
-        cells = self.slices * (_CELLS if given.halo.counts_events else QUANTILES)
-        quantiles = F.percentile_approx(end, [i / cells for i in range(cells + 1)], max(1_000, 20 * cells))
+        count = self.slices * (_CELLS if given.halo.counts_events else QUANTILES)
+        quantiles = F.percentile_approx(end, [i / count for i in range(count + 1)], max(1_000, 20 * count))
         spans[f"quantiles_{at}"] = quantiles
         facts = rows.agg(*(value.alias(column) for column, value in spans.items()))
         if not given.halo.counts_events:
             return facts
         edges = facts.select(f"quantiles_{at}").scalar()
-        celled = counted(rows.select(end), {_CELL: (edges, end, False)}, cells + 1).groupBy(_CELL)
+        celled = counted(rows.select(end), {_CELL: (edges, end, False)}, count + 1).groupBy(_CELL)
         blocks = celled.agg(F.min(end).alias("first"), F.max(end).alias("last")).where("first is not null")
         flat = blocks.agg(F.flatten(F.collect_list(F.array("first", "last"))).alias(f"blocks_{at}"))
         return facts.crossJoin(flat)
+
+
+def limits_schema(inputs: Sequence[CutInput]) -> list[tuple[str, pa.DataType]]:
+    """Give the columns that say which rows of each input matter to which slice."""
+    return [(f"{side}_{at}", pa.list_(given.dtype)) for at, given in enumerate(inputs) for side in ("after", "before")]
+
+
+def sliced_limits(slices: Slices, inputs: Sequence[CutInput], blocks: Sequence[Blocks]) -> dict[str, pa.Array]:
+    """Give these columns."""
+    found = {}
+    for at, (given, known) in enumerate(zip(inputs, blocks, strict=True)):
+        limits = [given.limits(*need) for need in slices.needs(given.halo, known)]
+        found[f"after_{at}"] = given.times([after for after, _ in limits[1:]])
+        found[f"before_{at}"] = given.times([before for _, before in limits[:-1]])
+    return found
+
+
+def cells(values: Mapping[str, Any], schema: pa.Schema) -> pa.RecordBatch:
+    """Give a row; values that are not there are null."""
+    return pa.record_batch([_cell(values.get(field.name), field.type) for field in schema], schema)
 
 
 def _cell(value: Any, dtype: pa.DataType) -> pa.Array:  # noqa: ANN401

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`body`], [`divide`] | instructions of the loop IR |
 //! | [`memory`] | reading columns |
-//! | [`store`], [`scan`], [`fold`], [`panes`] | the loop around a body, for each kind of sink |
+//! | [`store`], [`scan`], [`fold`], [`panes`], [`slide`] | the loop around a body, for each kind of sink |
 
 mod body;
 mod divide;
@@ -15,6 +15,7 @@ mod fold;
 mod memory;
 mod panes;
 mod scan;
+mod slide;
 mod store;
 
 use std::{
@@ -28,11 +29,19 @@ use crate::lir::{Imm, Inst, LANES, Lanes, Loop, Sink, Ty};
 
 /// What code is generated with.
 #[derive(Clone, Copy)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact about the CPU"
+)]
 pub(super) struct Flavour {
     /// Asserts that every element lies in its column.
     pub(super) checked: bool,
     /// The CPU multiplies and adds with one rounding.
     pub(super) fuses: bool,
+    /// The CPU stores some lanes of a vector at the cost of all.
+    pub(super) masks: bool,
+    /// The CPU converts vectors of 64-bit integers to doubles.
+    pub(super) converts: bool,
 }
 
 /// The module of `loops`, the `i`-th of them being the function [`symbol`]`(i, ..)`.
@@ -176,12 +185,15 @@ fn lanes(indices: &[u32]) -> String {
 type Value = String;
 
 /// Writes one kernel.
+#[expect(clippy::struct_excessive_bools, reason = "each is asked for by itself")]
 struct Emitter<'a> {
     lp: &'a Loop,
     /// The position in the module.
     index: usize,
     checked: bool,
     fuses: bool,
+    masks: bool,
+    converts: bool,
     /// Scans and folds compute groups of eight whatever the loop says.
     lanes: Lanes,
     text: String,
@@ -190,16 +202,28 @@ struct Emitter<'a> {
 }
 
 impl<'a> Emitter<'a> {
-    fn new(lp: &'a Loop, index: usize, Flavour { checked, fuses }: Flavour) -> Self {
+    fn new(lp: &'a Loop, index: usize, flavour: Flavour) -> Self {
+        let Flavour {
+            checked,
+            fuses,
+            masks,
+            converts,
+        } = flavour;
         let lanes = match lp.sink {
             Sink::Store { .. } => lp.lanes,
-            Sink::Scan { .. } | Sink::Fold { .. } | Sink::Panes { .. } => Lanes::Eight,
+            Sink::Scan { .. }
+            | Sink::Fold { .. }
+            | Sink::Panes { .. }
+            | Sink::Slide { .. }
+            | Sink::Comb { .. } => Lanes::Eight,
         };
         Self {
             lp,
             index,
             checked,
             fuses,
+            masks,
+            converts,
             lanes,
             text: String::new(),
             named: 0,
@@ -221,6 +245,12 @@ impl<'a> Emitter<'a> {
             Sink::Scan { slots, backward } => self.scan(slots, *backward),
             Sink::Fold { slots, backward } => self.fold(slots, *backward),
             Sink::Panes { slots, every } => self.panes(slots, *every),
+            Sink::Slide {
+                slots,
+                span,
+                running,
+            } => self.slide(slots, *span, *running),
+            Sink::Comb { slots } => self.comb(slots),
         }
         self.line("  ret void\n}");
         self.text
@@ -402,19 +432,26 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Metadata of a load. A recurrence reads what it wrote, a vector loop never does.
+    /// Whether the loop may read what it writes: a recurrence does, and a comb may write over what it reads.
+    fn may_alias(&self) -> bool {
+        self.lanes == Lanes::One || matches!(self.lp.sink, Sink::Comb { .. })
+    }
+
+    /// Metadata of a load.
     fn reads(&self) -> &'static str {
-        match self.lanes {
-            Lanes::One => "",
-            Lanes::Eight => ", !alias.scope !3, !noalias !4",
+        if self.may_alias() {
+            ""
+        } else {
+            ", !alias.scope !3, !noalias !4"
         }
     }
 
     /// Metadata of a store.
     fn writes(&self) -> &'static str {
-        match self.lanes {
-            Lanes::One => "",
-            Lanes::Eight => ", !alias.scope !4, !noalias !3",
+        if self.may_alias() {
+            ""
+        } else {
+            ", !alias.scope !4, !noalias !3"
         }
     }
 

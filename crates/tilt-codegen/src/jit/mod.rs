@@ -132,6 +132,8 @@ fn flavour(options: Options, cpu: &Cpu) -> emit::Flavour {
     emit::Flavour {
         checked: options.checked,
         fuses: cpu.fuses(),
+        masks: cpu.masks(),
+        converts: cpu.converts(),
     }
 }
 

@@ -42,6 +42,17 @@ impl Cpu {
         cfg!(target_arch = "aarch64") || promises || self.features.split(',').any(|f| f == "+fma")
     }
 
+    /// Whether it stores some lanes of a vector at the cost of all. What AVX2 has for that takes as long as a dozen stores on some CPUs.
+    pub(super) fn masks(&self) -> bool {
+        self.name == "x86-64-v4" || self.features.split(',').any(|f| f == "+avx512vl")
+    }
+
+    /// Whether it converts vectors of 64-bit integers to doubles.
+    pub(super) fn converts(&self) -> bool {
+        let has = self.name == "x86-64-v4" || self.features.split(',').any(|f| f == "+avx512dq");
+        cfg!(target_arch = "aarch64") || has
+    }
+
     fn detect() -> Self {
         let name = TargetMachine::get_host_cpu_name();
         let features = TargetMachine::get_host_cpu_features();

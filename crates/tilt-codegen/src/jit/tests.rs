@@ -5,5 +5,6 @@ mod derived;
 mod guards;
 mod harness;
 mod reductions;
+mod slides;
 mod speed;
 mod stores;

@@ -8,7 +8,7 @@ use tilt_ir::Id;
 
 use super::{
     AccessId, Binary, By, Combine, Compare, Function, Imm, Inst, LANES, Loop, Sink, Slot, Store,
-    Ty, Unary, ValueId,
+    Ty, Unary, ValueId, shifts,
 };
 use crate::{
     abi::{Args, Target, View},
@@ -38,6 +38,12 @@ pub unsafe fn interpret(l: &Loop, args: *const Args) {
         Sink::Scan { slots, backward } => machine.scan(slots, *backward),
         Sink::Fold { slots, backward } => machine.fold(slots, *backward),
         Sink::Panes { slots, every } => machine.panes(slots, i64::from(*every)),
+        Sink::Slide {
+            slots,
+            span,
+            running,
+        } => machine.slide(slots, *span, *running),
+        Sink::Comb { slots } => machine.comb(slots),
     }
 }
 
@@ -114,6 +120,100 @@ impl Machine<'_> {
         }
     }
 
+    /// Each group is combined with itself some lanes earlier, what lies before it being in the state, then with what runs.
+    fn slide(&mut self, slots: &[Slot], span: u32, running: bool) {
+        let shifts = shifts(span);
+        let (each, columns) = (self.l.state_words(), 1 + usize::from(running));
+        let exist = self.begin_range(0);
+        for range in 1..self.args.rows as i64 {
+            let rows = self.begin_range(range);
+            for (k, slot) in slots.iter().enumerate() {
+                if running && range > 1 {
+                    let run = k * each + shifts.len() * LANES;
+                    let neutral = [self.neutral(*slot); LANES];
+                    self.set_state(run, &neutral);
+                }
+            }
+            for base in rows.step_by(LANES) {
+                let mut groups: Vec<_> = slots.iter().map(|s| [self.neutral(*s); LANES]).collect();
+                for lane in 0..LANES {
+                    let row = base + lane as i64;
+                    if exist.contains(&row) {
+                        self.evaluate(row);
+                        for (group, slot) in groups.iter_mut().zip(slots) {
+                            group[lane] = self.register(slot.value);
+                        }
+                    }
+                }
+                for (k, (slot, mut group)) in slots.iter().zip(groups).enumerate() {
+                    let (op, ty) = (slot.op, self.l.ty(slot.value));
+                    for (step, shift) in shifts.iter().enumerate() {
+                        let at = k * each + step * LANES;
+                        let both = [self.state(at), group].concat();
+                        self.set_state(at, &group);
+                        for (lane, word) in group.iter_mut().enumerate() {
+                            let earlier = both[LANES + lane - *shift as usize];
+                            *word = op.words(ty, earlier, *word);
+                        }
+                    }
+                    self.write_lanes(k * columns, base, &group);
+                    if running {
+                        let at = k * each + shifts.len() * LANES;
+                        let mut run = self.state(at);
+                        for (run, word) in run.iter_mut().zip(&group) {
+                            *run = op.words(ty, *run, *word);
+                        }
+                        self.set_state(at, &run);
+                        self.write_lanes(k * columns + 1, base, &run);
+                    }
+                }
+            }
+        }
+    }
+
+    fn comb(&mut self, slots: &[Slot]) {
+        for range in 0..self.args.rows as i64 {
+            let rows = self.begin_range(range);
+            for (k, slot) in slots.iter().enumerate() {
+                if range > 0 {
+                    let neutral = [self.neutral(*slot); LANES];
+                    self.set_state(k * LANES, &neutral);
+                }
+            }
+            for row in in_order(rows.clone(), true) {
+                self.evaluate(row);
+                let lane = (row - rows.start) as usize % LANES;
+                for (k, slot) in slots.iter().enumerate() {
+                    let mut run = self.state(k * LANES);
+                    let ty = self.l.ty(slot.value);
+                    run[lane] = slot.op.words(ty, run[lane], self.register(slot.value));
+                    self.set_state(k * LANES, &run);
+                    self.write(k, row, run[lane]);
+                }
+            }
+        }
+    }
+
+    /// Words of the state, one for each lane.
+    fn state(&self, at: usize) -> [u64; LANES] {
+        // SAFETY: the state has as many words as the loop says.
+        std::array::from_fn(|lane| unsafe { *self.args.state.add(at + lane) })
+    }
+
+    fn set_state(&self, at: usize, words: &[u64; LANES]) {
+        for (lane, word) in words.iter().enumerate() {
+            // SAFETY: the state has as many words as the loop says.
+            unsafe { *self.args.state.add(at + lane) = *word };
+        }
+    }
+
+    /// Writes the rows of a group.
+    fn write_lanes(&self, k: usize, base: i64, words: &[u64; LANES]) {
+        for (lane, word) in words.iter().enumerate() {
+            self.write(k, base + lane as i64, *word);
+        }
+    }
+
     /// Combines the rows into `carries`, in groups of eight counted from the first that `rows` gives. `each` gets the carries of every row:
     /// those before its group, combined with the tree over the group's rows up to this one.
     fn combine_rows(
@@ -136,7 +236,7 @@ impl Machine<'_> {
             for (k, slot) in slots.iter().enumerate() {
                 let ty = self.l.ty(slot.value);
                 group[k][lane] = self.register(slot.value);
-                carries[k] = combine(slot.op, ty, before[k], tree(slot.op, ty, &group[k]));
+                carries[k] = slot.op.words(ty, before[k], tree(slot.op, ty, &group[k]));
             }
             each(self, row, carries);
         }
@@ -178,20 +278,23 @@ fn tree(op: Combine, ty: Ty, words: &[u64]) -> u64 {
         [word] => *word,
         words => {
             let (left, right) = words.split_at(words.len() / 2);
-            combine(op, ty, tree(op, ty, left), tree(op, ty, right))
+            op.words(ty, tree(op, ty, left), tree(op, ty, right))
         }
     }
 }
 
-fn combine(op: Combine, ty: Ty, a: u64, b: u64) -> u64 {
-    let op = match op {
-        Combine::Add => Binary::Add,
-        Combine::Mul => Binary::Mul,
-        Combine::Min => Binary::Min,
-        Combine::Max => Binary::Max,
-        Combine::Or => Binary::Or,
-    };
-    binary(op, ty, a, b).expect("these operations are total")
+impl Combine {
+    /// Two words of type `ty` combined, as loops do it.
+    pub fn words(self, ty: Ty, a: u64, b: u64) -> u64 {
+        let op = match self {
+            Self::Add => Binary::Add,
+            Self::Mul => Binary::Mul,
+            Self::Min => Binary::Min,
+            Self::Max => Binary::Max,
+            Self::Or => Binary::Or,
+        };
+        binary(op, ty, a, b).expect("these operations are total")
+    }
 }
 
 /// The body.

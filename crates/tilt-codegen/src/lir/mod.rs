@@ -388,6 +388,38 @@ pub enum Sink {
         /// The rows of a pane, a power of two from 2 to [`LONGEST_PANE`].
         every: u32,
     },
+    /// Column `k` of row `i` gets slot `k` combined over the last `span` rows up to `i`. The first range says which rows exist; the others follow each
+    /// other and are of whole groups. The state has what goes on from call to call: for each slot [`LANES`] words for every shift, and as many
+    /// for what runs.
+    Slide {
+        /// What is combined, extremes of integers.
+        slots: Vec<Slot>,
+        /// How many rows, at most [`LONGEST_SPAN`].
+        span: u32,
+        /// Whether slot `k` has two columns, `2k` and `2k + 1`: in the second, every eighth of these from `i` back to the begin of its range is combined.
+        running: bool,
+    },
+    /// Column `k` of row `i` gets slot `k` combined over every eighth row from `i` on to the end of its range, which is of whole groups. The first
+    /// range begins with [`LANES`] words of the state a slot. A target may be the column that is read.
+    Comb {
+        /// What is combined, extremes of integers.
+        slots: Vec<Slot>,
+    },
+}
+
+/// The most rows that a slide combines.
+pub const LONGEST_SPAN: u32 = 2 * LANES as u32 - 1;
+
+/// How far a slide moves a group in each step: combined with itself so much earlier, it covers as many rows more.
+pub(crate) fn shifts(span: u32) -> Vec<u32> {
+    let mut shifts = Vec::new();
+    let mut covered = 1;
+    while covered < span {
+        let shift = covered.min(span - covered).min(LANES as u32 - 1);
+        shifts.push(shift);
+        covered += shift;
+    }
+    shifts
 }
 
 /// The most rows of a pane: longer ones are folded as ranges at no loss.
@@ -456,9 +488,27 @@ impl Loop {
     pub fn targets(&self) -> Vec<Ty> {
         match &self.sink {
             Sink::Store { columns, .. } => columns.iter().map(|c| self.ty(c.value)).collect(),
-            Sink::Scan { slots, .. } | Sink::Fold { slots, .. } | Sink::Panes { slots, .. } => {
-                slots.iter().map(|s| self.ty(s.value)).collect()
+            Sink::Scan { slots, .. }
+            | Sink::Fold { slots, .. }
+            | Sink::Panes { slots, .. }
+            | Sink::Comb { slots } => slots.iter().map(|s| self.ty(s.value)).collect(),
+            Sink::Slide { slots, running, .. } => {
+                let columns = 1 + usize::from(*running);
+                let types = slots.iter().map(|s| self.ty(s.value));
+                types.flat_map(|ty| vec![ty; columns]).collect()
             }
+        }
+    }
+
+    /// Words of the state for each slot.
+    pub fn state_words(&self) -> usize {
+        match &self.sink {
+            Sink::Store { .. } | Sink::Fold { .. } | Sink::Panes { .. } => 0,
+            Sink::Scan { .. } => 1,
+            Sink::Slide { span, running, .. } => {
+                (shifts(*span).len() + usize::from(*running)) * LANES
+            }
+            Sink::Comb { .. } => LANES,
         }
     }
 }

@@ -240,11 +240,23 @@ impl Parser<'_> {
             let (slots, backward) = self.slots()?;
             Ok(Sink::Fold { slots, backward })
         } else if self.eat("panes") {
-            let every = self.every()?;
+            let every = self.count("the rows of a pane")?;
             let slots = self.list(Self::slot)?;
             Ok(Sink::Panes { slots, every })
+        } else if self.eat("slide") {
+            let span = self.count("how many rows are combined")?;
+            let running = self.eat("running");
+            let slots = self.list(Self::slot)?;
+            Ok(Sink::Slide {
+                slots,
+                span,
+                running,
+            })
+        } else if self.eat("comb") {
+            let slots = self.list(Self::slot)?;
+            Ok(Sink::Comb { slots })
         } else {
-            Err(self.expected("a value or `store`, `scan`, `fold` or `panes`"))
+            Err(self.expected("a value or `store`, `scan`, `fold`, `panes`, `slide` or `comb`"))
         }
     }
 
@@ -270,10 +282,10 @@ impl Parser<'_> {
         Ok(Slot { op, value })
     }
 
-    /// The rows of a pane.
-    fn every(&mut self) -> Parsed<u32> {
+    /// A number of rows.
+    fn count(&mut self, what: &str) -> Parsed<u32> {
         let rows = self.peek().parse();
-        let rows = rows.map_err(|_| self.expected("the rows of a pane"))?;
+        let rows = rows.map_err(|_| self.expected(what))?;
         self.bump();
         Ok(rows)
     }

@@ -224,6 +224,15 @@ fn sink_text(sink: &Sink) -> String {
         Sink::Scan { slots, backward } => slots_text("scan", *backward, slots),
         Sink::Fold { slots, backward } => slots_text("fold", *backward, slots),
         Sink::Panes { slots, every } => slots_text(&format!("panes {every}"), false, slots),
+        Sink::Slide {
+            slots,
+            span,
+            running,
+        } => {
+            let running = if *running { " running" } else { "" };
+            slots_text(&format!("slide {span}{running}"), false, slots)
+        }
+        Sink::Comb { slots } => slots_text("comb", false, slots),
     }
 }
 

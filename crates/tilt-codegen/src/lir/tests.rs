@@ -101,6 +101,9 @@ mod text {
             "fold max %0, or %0, add %0",
             "fold backward add %0",
             "panes 4 min %0, add %0",
+            "slide 15 min %0, max %0",
+            "slide 8 running or %0",
+            "comb max %0",
         ] {
             round_trips(&format!(
                 "loop l lanes 8 {{\n  access x: i64 row nullable\n  %0 = load x\n  %1 = valid x\n  {sink}\n}}\n"
@@ -249,7 +252,7 @@ mod text {
             ),
             (
                 l("%0 = load x"),
-                "error at 4:1: expected a value or `store`, `scan`, `fold` or `panes`, found `}`",
+                "error at 4:1: expected a value or `store`, `scan`, `fold`, `panes`, `slide` or `comb`, found `}`",
             ),
             (
                 l("%0 = load x streaming scan add %0"),
@@ -265,7 +268,7 @@ mod text {
             ),
             (
                 l("/* é */ £"),
-                "error at 3:3: expected a value or `store`, `scan`, `fold` or `panes`, found `/`",
+                "error at 3:3: expected a value or `store`, `scan`, `fold`, `panes`, `slide` or `comb`, found `/`",
             ),
         ] {
             assert_eq!(error(&text), message);
@@ -424,6 +427,36 @@ mod rules {
     #[test]
     fn a_fold_has_no_access_by_index() {
         breaks("fold add %0", "access `i`: a fold has no index column");
+    }
+
+    #[test]
+    fn slides_are_short_and_of_extremes() {
+        let sink = |sink: &str| {
+            parsed(&format!(
+                "loop l lanes 8 {{ access x: i64 row %0 = load x {sink} %0 }}"
+            ))
+        };
+        verify(&sink("slide 1 min")).unwrap();
+        verify(&sink("slide 15 running or")).unwrap();
+        verify(&sink("comb max")).unwrap();
+        for rows in [0, 16] {
+            let wrong = format!("slide: a slide combines 1 to 15 rows, not {rows}");
+            assert_eq!(violations(&sink(&format!("slide {rows} min"))), [wrong]);
+        }
+        for kind in ["slide 8", "comb"] {
+            let name = kind.split(' ').next().unwrap();
+            assert_eq!(
+                violations(&sink(&format!("{kind} add"))),
+                [format!(
+                    "{name}: rows may be combined more than once, which `add` would count"
+                )]
+            );
+        }
+        let by_index = "loop l lanes 8 { access x: i64 index %0 = load x comb min %0 }";
+        assert_eq!(
+            violations(&parsed(by_index)),
+            ["access `x`: slides and combs read by row"]
+        );
     }
 
     #[test]

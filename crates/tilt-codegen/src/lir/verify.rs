@@ -5,7 +5,7 @@
 //! | names | the loop, its accesses and its parameters have names that are not empty; no two accesses and no two parameters share one |
 //! | ids | an operand is defined before its use; accesses and parameters exist |
 //! | types | a value's type is the one that its instruction and operands give |
-//! | access | a table is not nullable; folds and panes have no access by index, and only scans and folds have one by range |
+//! | access | a table is not nullable; folds and panes have no access by index, and only scans and folds have one by range; slides and combs read by row |
 //! | `const` | the bits are those of its type, sign- or zero-extended to a word |
 //! | `load` | the access is not a table |
 //! | `valid` | the access is nullable |
@@ -21,6 +21,7 @@
 //! | `store` | a validity is a bool; streaming needs eight lanes |
 //! | `scan`, `fold` | slots are no bools; `min`, `max` and `or` take integers |
 //! | `panes` | slots are integers; a pane has 2, 4, 8 or 16 rows |
+//! | `slide`, `comb` | slots are `min`, `max` or `or`; a slide combines 1 to [`LONGEST_SPAN`] rows |
 //! | lanes | one lane is for `store` only |
 //!
 //! What depends on data (a divisor that is not zero, a shift's count, an index within its table) is up to whoever builds a loop; the
@@ -31,8 +32,8 @@ use std::{collections::HashSet, fmt};
 use tilt_ir::Id;
 
 use super::{
-    Access, AccessId, Binary, By, Combine, Function, Imm, Inst, LONGEST_PANE, Lanes, Loop, Sink,
-    Slot, Store, Ty, Unary, ValueId,
+    Access, AccessId, Binary, By, Combine, Function, Imm, Inst, LONGEST_PANE, LONGEST_SPAN, Lanes,
+    Loop, Sink, Slot, Store, Ty, Unary, ValueId,
     print::{BINARIES, COMBINES, UNARIES, word},
 };
 
@@ -241,6 +242,10 @@ impl Verifier<'_> {
                 access.by != By::Range || !stores,
                 "only scans and folds have ranges",
             );
+            self.require(
+                access.by == By::Row || !matches!(l.sink, Sink::Slide { .. } | Sink::Comb { .. }),
+                "slides and combs read by row",
+            );
         }
     }
 
@@ -406,6 +411,32 @@ impl Verifier<'_> {
                     }
                 }
             }
+            Sink::Slide { slots, span, .. } => {
+                "slide".clone_into(&mut self.place);
+                self.extremes(slots);
+                self.require(
+                    (1..=LONGEST_SPAN).contains(span),
+                    format!("a slide combines 1 to {LONGEST_SPAN} rows, not {span}"),
+                );
+            }
+            Sink::Comb { slots } => {
+                "comb".clone_into(&mut self.place);
+                self.extremes(slots);
+            }
+        }
+    }
+
+    /// Rows that are combined in any order, maybe more than once.
+    fn extremes(&mut self, slots: &[Slot]) {
+        self.slots(slots);
+        for slot in slots {
+            self.require(
+                matches!(slot.op, Combine::Min | Combine::Max | Combine::Or),
+                format!(
+                    "rows may be combined more than once, which `{}` would count",
+                    word(COMBINES, &slot.op)
+                ),
+            );
         }
     }
 

@@ -100,7 +100,9 @@ pub fn register(dtype: &DType) -> Result<Ty> {
         DType::Float(FloatWidth::W64 | FloatWidth::W16) => Ty::F64,
         // Codes in the order of the strings.
         DType::Utf8 => Ty::U32,
-        DType::Record(_) | DType::List(_) => {
+        // Words that stand for lists.
+        DType::List(_) => Ty::U64,
+        DType::Record(_) => {
             return Err(Unsupported(format!("values of type {dtype}")));
         }
     })

@@ -18,7 +18,11 @@ pub(super) fn prune(mut full: Loop) -> Finished {
                 column.valid.into_iter().for_each(&mut need);
             }
         }
-        Sink::Scan { slots, .. } | Sink::Fold { slots, .. } | Sink::Panes { slots, .. } => {
+        Sink::Scan { slots, .. }
+        | Sink::Fold { slots, .. }
+        | Sink::Panes { slots, .. }
+        | Sink::Slide { slots, .. }
+        | Sink::Comb { slots } => {
             for slot in slots {
                 need(slot.value);
             }
@@ -55,7 +59,11 @@ pub(super) fn prune(mut full: Loop) -> Finished {
                 column.valid = column.valid.map(|v| values[&v]);
             }
         }
-        Sink::Scan { slots, .. } | Sink::Fold { slots, .. } | Sink::Panes { slots, .. } => {
+        Sink::Scan { slots, .. }
+        | Sink::Fold { slots, .. }
+        | Sink::Panes { slots, .. }
+        | Sink::Slide { slots, .. }
+        | Sink::Comb { slots } => {
             for slot in slots {
                 slot.value = values[&slot.value];
             }

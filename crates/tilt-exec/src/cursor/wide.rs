@@ -1,20 +1,18 @@
-//! Counting with vectors of four ticks, on machines that compare them: one comparison a row.
+//! Counting for groups of eight rows, on machines with vectors: each tick is compared with the limits of all eight at once, without a branch.
 
-use super::count::go_on;
+/// Rows that are counted at once.
+const GROUP: usize = 8;
 
-/// Ticks that are compared at once.
-pub(super) const WIDTH: usize = 4;
+/// Ticks that are compared before it is asked whether there are more: half as many again as a group passes where there is a tick a row.
+pub(super) const WIDTH: usize = 12;
 
-/// Rows that are counted side by side: a count waits for that of the row before it about as long as eight take.
-const LANES: usize = 8;
-
-/// Rows for which it pays to start all lanes.
-pub(super) const ROWS: usize = 16 * LANES;
+/// Rows for which it pays to start.
+pub(super) const ROWS: usize = 128;
 
 /// Whether this machine has such vectors.
 pub(super) fn is_supported() -> bool {
     #[cfg(target_arch = "x86_64")]
-    return is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt");
+    return is_x86_feature_detected!("avx2");
     #[cfg(not(target_arch = "x86_64"))]
     false
 }
@@ -24,7 +22,7 @@ pub(super) fn is_supported() -> bool {
 ///
 /// # Safety
 /// The machine [is](is_supported) one that has the vectors.
-#[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,popcnt"))]
+#[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2"))]
 pub(super) unsafe fn count(
     ticks: &[i64],
     passed: usize,
@@ -32,70 +30,117 @@ pub(super) unsafe fn count(
     limit: impl Fn(i64) -> i64,
     out: &mut [u32],
 ) {
-    let rows = instants.len() / LANES;
-    let last = instants.len().checked_sub(1);
+    let last = instants.last().map(|t| limit(*t));
     let above = ticks.len().checked_sub(WIDTH);
-    let (Some(last), Some(above)) = (last, above) else {
-        return;
-    };
     assert!(
-        limit(instants[last]) < ticks[above] && instants.len() == out.len(),
+        last.zip(above)
+            .is_none_or(|(last, above)| last < ticks[above])
+            && above.is_some_and(|above| passed <= above)
+            && instants.len() == out.len(),
         "ticks above all limits"
     );
     let start = |passed: usize, row: usize| {
         let limit = limit(instants[row]);
         passed + ticks[passed..].partition_point(|tick| *tick <= limit)
     };
-    let mut lanes = [passed; LANES];
-    for lane in 1..LANES {
-        lanes[lane] = start(lanes[lane - 1], lane * rows);
+    // A group waits for the one before it about as long as two take: two halves of the rows are counted side by side.
+    let half = instants.len() / (2 * GROUP) * GROUP;
+    let mut passed = [passed; 2];
+    if half > 0 {
+        passed[1] = start(passed[0], half);
     }
-    for row in 0..rows {
-        for (lane, passed) in lanes.iter_mut().enumerate() {
-            let row = lane * rows + row;
-            // SAFETY: there are `LANES * rows` instants or more, and as many in `out`. A count is at most `above`, because the limits are
-            // below that tick, so that `WIDTH` ticks follow.
+    for group in (0..half).step_by(GROUP) {
+        for (passed, first) in passed.iter_mut().zip([group, half + group]) {
+            // SAFETY: `2 * half` rows have an instant and a place for their count; limits are below the last `WIDTH` ticks, and so is what has
+            // passed.
             unsafe {
-                let limit = limit(*instants.get_unchecked(row));
-                let below = below(ticks.as_ptr().add(*passed), limit);
-                *passed += below;
-                if below == WIDTH {
-                    *passed = go_on(ticks, *passed, limit);
-                }
-                *out.get_unchecked_mut(row) = *passed as u32;
+                let some = &*instants.as_ptr().add(first).cast::<[i64; GROUP]>();
+                let counts = &mut *out.as_mut_ptr().add(first).cast::<[u32; GROUP]>();
+                *passed = count_group(ticks, *passed, &some.map(&limit), counts);
             }
         }
     }
-    let mut passed = lanes[LANES - 1];
-    for (row, out) in out.iter_mut().enumerate().skip(LANES * rows) {
+    let mut passed = passed[1];
+    for (row, out) in out.iter_mut().enumerate().skip(2 * half) {
         passed = start(passed, row);
         *out = passed as u32;
     }
 }
 
-/// How many of four ticks are not above the limit.
+/// Counts for a group; returns the last count.
 ///
 /// # Safety
-/// There are four ticks.
+/// [`WIDTH`] ticks above all limits follow the first `passed`.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-#[target_feature(enable = "avx2,popcnt")]
-unsafe fn below(ticks: *const i64, limit: i64) -> usize {
+#[target_feature(enable = "avx2")]
+unsafe fn count_group(
+    ticks: &[i64],
+    passed: usize,
+    limits: &[i64; GROUP],
+    out: &mut [u32; GROUP],
+) -> usize {
     use std::arch::x86_64::{
-        _mm256_castsi256_pd, _mm256_cmpgt_epi64, _mm256_loadu_si256, _mm256_movemask_pd,
-        _mm256_set1_epi64x,
+        __m256i, _mm256_add_epi32, _mm256_add_epi64, _mm256_castps_si256, _mm256_castsi256_ps,
+        _mm256_cmpgt_epi64, _mm256_extract_epi32, _mm256_loadu_si256, _mm256_permutevar8x32_epi32,
+        _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_setr_epi32, _mm256_setzero_si256,
+        _mm256_shuffle_ps, _mm256_storeu_si256,
     };
-    // SAFETY: the caller's promise; no alignment is asked for.
-    let ticks = unsafe { _mm256_loadu_si256(ticks.cast()) };
-    let above = _mm256_cmpgt_epi64(ticks, _mm256_set1_epi64x(limit));
-    let above = _mm256_movemask_pd(_mm256_castsi256_pd(above));
-    WIDTH - above.count_ones() as usize
+    #[expect(clippy::cast_ptr_alignment, reason = "no load asks for it")]
+    let halves = limits.as_ptr().cast::<__m256i>();
+    // SAFETY: there are eight limits; no alignment is asked for.
+    let (low, high) = unsafe {
+        (
+            _mm256_loadu_si256(halves),
+            _mm256_loadu_si256(halves.add(1)),
+        )
+    };
+    let mut next = passed;
+    // Minus how many of the ticks so far are above each limit, in two chains of additions.
+    let zero = _mm256_setzero_si256();
+    let (mut even, mut odd) = ((zero, zero), (zero, zero));
+    loop {
+        // SAFETY: ticks that are not above the last limit are followed by `WIDTH` that are.
+        let some = unsafe { ticks.get_unchecked(next..next + WIDTH) };
+        for pair in some.chunks_exact(2) {
+            let tick = _mm256_set1_epi64x(pair[0]);
+            even.0 = _mm256_add_epi64(even.0, _mm256_cmpgt_epi64(tick, low));
+            even.1 = _mm256_add_epi64(even.1, _mm256_cmpgt_epi64(tick, high));
+            let tick = _mm256_set1_epi64x(pair[1]);
+            odd.0 = _mm256_add_epi64(odd.0, _mm256_cmpgt_epi64(tick, low));
+            odd.1 = _mm256_add_epi64(odd.1, _mm256_cmpgt_epi64(tick, high));
+        }
+        next += WIDTH;
+        if some[WIDTH - 1] > limits[GROUP - 1] {
+            break;
+        }
+    }
+    let low = _mm256_castsi256_ps(_mm256_add_epi64(even.0, odd.0));
+    let high = _mm256_castsi256_ps(_mm256_add_epi64(even.1, odd.1));
+    // The low words of all eight, in order.
+    let words = _mm256_castps_si256(_mm256_shuffle_ps::<0x88>(low, high));
+    let words = _mm256_permutevar8x32_epi32(words, _mm256_setr_epi32(0, 1, 4, 5, 2, 3, 6, 7));
+    let counts = _mm256_add_epi32(words, _mm256_set1_epi32(next as i32));
+    // SAFETY: there is a place for each.
+    unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), counts) }
+    _mm256_extract_epi32::<7>(counts) as u32 as usize
 }
 
 /// As above, one by one.
 #[cfg(not(target_arch = "x86_64"))]
-unsafe fn below(ticks: *const i64, limit: i64) -> usize {
-    // SAFETY: the caller's promise.
-    let ticks = unsafe { std::slice::from_raw_parts(ticks, WIDTH) };
-    ticks.iter().filter(|tick| **tick <= limit).count()
+unsafe fn count_group(
+    ticks: &[i64],
+    passed: usize,
+    limits: &[i64; GROUP],
+    out: &mut [u32; GROUP],
+) -> usize {
+    let mut passed = passed;
+    for (limit, out) in limits.iter().zip(out) {
+        passed += ticks[passed..]
+            .iter()
+            .take_while(|tick| *tick <= limit)
+            .count();
+        *out = passed as u32;
+    }
+    passed
 }

@@ -61,6 +61,7 @@ impl Grouped {
                 length,
                 disjoint: false,
                 ordered: false,
+                mixed: false,
             },
             ids,
             places,

@@ -14,7 +14,7 @@ use tilt_codegen::lir::{Inst, Loop, Sink, Store, ValueId};
 use tilt_data::{Column, SnapshotBuffer, Spans, Timeline, dtype::to_arrow};
 use tilt_ir::{Agg, Bounds, Expr, Id, Program, Span, StreamId};
 
-use super::{Output, RowKeys, Run, bare, grouped::Grouped, leaf_types, places::gather_leaf};
+use super::{Output, RowKeys, Run, bare, leaf_types, places::gather_leaf};
 use crate::{
     control::{ALL_WORK, share},
     error::Error,
@@ -25,6 +25,7 @@ use crate::{
     run::Trouble,
     series::{Leaf, Series},
     text::is_text,
+    threads::in_parts,
 };
 
 /// Instants of a line lie between this and its opposite, far enough from the ends of time for any read.
@@ -119,7 +120,8 @@ impl Layout {
         let least = 2 * (span + i128::from(moves.reach) + 1);
         let step = i128::from(moves.step);
         let distance = (least + step - 1) / step * step;
-        let keys = usize::try_from(2 * EDGE / distance - 2).ok()?;
+        // A run that ends before it starts has no distance.
+        let keys = usize::try_from((2 * EDGE).checked_div(distance)? - 2).ok()?;
         (keys > 1).then_some(Self {
             distance,
             first: -(i128::from(run.start) + EDGE).div_euclid(distance) * distance,
@@ -144,7 +146,7 @@ pub(crate) fn may_apply(program: &Program, plan: &Plan) -> bool {
 }
 
 /// The input whose rows are those of the output, if all stages of a plan are computed on rows of inputs.
-fn root(plan: &Plan) -> Option<StreamId> {
+pub(super) fn root(plan: &Plan) -> Option<StreamId> {
     let on_rows = |stage: &Stage| matches!(stage.domain, Domain::On(_));
     match plan.root {
         Root::Input(root) if plan.stages.iter().all(on_rows) => Some(root),
@@ -185,6 +187,7 @@ impl Run<'_> {
             return Ok(None);
         };
         let carried = self.carried(plan, root);
+        let unread = unread(plan, &carried);
         self.gather(plan, &mut groups)?;
         let mut lines = Vec::new();
         for first in (0..keys.len()).step_by(layout.keys) {
@@ -206,14 +209,14 @@ impl Run<'_> {
                 run: whole,
                 scope: whole,
                 part: whole,
-                texts: &self.dictionary.codes,
-                words: &self.dictionary.words,
+                dictionary: &self.dictionary,
                 functions: &self.options.functions,
                 threads,
                 piece_rows: self.options.piece_rows,
                 control: self.control,
                 work: share(ALL_WORK, of_line.len(), keys.len()),
                 age: Some(layout.age),
+                unread: &unread,
             };
             match job.run() {
                 Ok(series) => lines.push(series),
@@ -225,61 +228,47 @@ impl Run<'_> {
             }
         }
         self.control.alive()?;
-        let output = self.in_order(plan, &carried, &groups[&root], root, &lines);
+        let grouped = &groups[&root];
+        let places = (&grouped.ids, Some(grouped.places.of_rows()));
+        let output = self.in_order(plan, &carried, places, root, &lines);
         let output = output.map_err(|e| Error::Internal(e.to_string()))?;
         self.assemble(&keys, output)
     }
 
     /// Of each column of the output the one of the input's columns that it is, if it is one.
-    fn carried(&self, plan: &Plan, root: StreamId) -> Vec<Option<ArrayRef>> {
+    pub(super) fn carried(&self, plan: &Plan, root: StreamId) -> Vec<Option<ArrayRef>> {
         let stage = plan.stages.last().expect("a plan has stages");
         let types = leaf_types(self.query.program.stream_dtype(stage.stream));
-        let Loop { values, sink, .. } = &plan.loops[stage.main];
-        let Sink::Store { columns, .. } = sink else {
-            unreachable!("the main loop of a stage stores")
-        };
-        let carried = |(store, data_type): (&Store, &DataType)| {
-            let Inst::Load(access) = values[store.value].inst else {
-                return None;
-            };
-            let Source::Leaf {
-                stream,
-                leaf,
-                locate,
-            } = stage.sources[access.index()]
-            else {
-                return None;
-            };
-            let is_valid = |valid: ValueId| values[valid].inst == Inst::Valid(access);
-            if stream != root
-                || stage.locates[locate] != Locate::Same
-                || !store.valid.is_none_or(is_valid)
-            {
-                return None;
-            }
+        let carried = |(passed, data_type): (Option<(StreamId, usize)>, &DataType)| {
+            let (_, leaf) = passed.filter(|(stream, _)| *stream == root)?;
             let name = &self.facts[&root].leaves[leaf].name;
             let column = self.buffers[&root].column(name)?.array();
             (column.data_type() == data_type).then(|| ArrayRef::clone(column))
         };
-        columns.iter().zip(&types).map(carried).collect()
+        let passed = passed_on(plan, stage).into_iter();
+        passed.zip(&types).map(carried).collect()
     }
 
-    /// The results of all lines as rows of the output: those of the input that they are computed for, in its order.
-    fn in_order(
+    /// The results of all lines as rows of the output: those of the input that they are computed for, in its order. Each row of that has a key
+    /// and a place on the lines, which is its own number if nothing is said.
+    pub(super) fn in_order(
         &self,
         plan: &Plan,
         carried: &[Option<ArrayRef>],
-        grouped: &Grouped,
+        (ids, all): (&Ids, Option<&[u32]>),
         root: StreamId,
         lines: &[Series],
     ) -> Result<Output, ArrowError> {
         let stage = plan.stages.last().expect("a plan has stages");
         let types = leaf_types(self.query.program.stream_dtype(stage.stream));
-        let rows = self.rows_in_order(grouped, root, joined(lines).as_ref());
-        let all = grouped.places.of_rows();
-        let some: Option<Vec<u32>> = (rows.as_ref())
-            .map(|rows| rows.values().iter().map(|row| all[*row as usize]).collect());
-        let places = some.as_deref().unwrap_or(all);
+        let rows = self.rows_in_order((ids, all), root, joined(lines).as_ref());
+        let some: Option<Vec<u32>> = (rows.as_ref()).zip(all).map(|(rows, all)| {
+            let rows = rows.values().iter();
+            rows.map(|row| all[*row as usize]).collect()
+        });
+        // Where each row of the output is on the lines; `None` if they have just these rows.
+        let places = some.as_deref().or(all);
+        let places = places.or(rows.as_ref().map(|rows| &**rows.values()));
         let of_rows = |column: &ArrayRef| match &rows {
             None => Ok(ArrayRef::clone(column)),
             Some(rows) => take(column, rows, None),
@@ -290,7 +279,8 @@ impl Run<'_> {
                 of_rows(column)?
             } else {
                 let of_lines = leaf_of_lines(lines, leaf, data_type)?;
-                gather_leaf(places, &of_lines, self.threads()).to_array(data_type)
+                let in_order = places.map(|at| gather_leaf(at, &of_lines, self.threads()));
+                in_order.unwrap_or(of_lines).to_array(data_type)
             });
         }
         let key = self.buffers[&root].column(self.key.name);
@@ -299,10 +289,14 @@ impl Run<'_> {
         });
         let keys = match (key, &rows) {
             (Some(column), _) => RowKeys::Column(of_rows(column)?),
-            (None, None) => RowKeys::Ids((0..all.len()).map(|row| grouped.ids.get(row)).collect()),
+            (None, None) => {
+                let mut of_rows = vec![0; self.buffers[&root].len()];
+                ids.read(0..of_rows.len(), &mut of_rows);
+                RowKeys::Ids(of_rows)
+            }
             (None, Some(rows)) => {
                 let rows = rows.values().iter();
-                RowKeys::Ids(rows.map(|row| grouped.ids.get(*row as usize)).collect())
+                RowKeys::Ids(rows.map(|row| ids.get(*row as usize)).collect())
             }
         };
         Ok(Output {
@@ -315,31 +309,32 @@ impl Run<'_> {
     /// The rows of the output, as numbers of the input's rows; `None` if they are all of them in their order.
     fn rows_in_order(
         &self,
-        grouped: &Grouped,
+        (ids, places): (&Ids, Option<&[u32]>),
         root: StreamId,
         present: Option<&BooleanBuffer>,
     ) -> Option<UInt32Array> {
         let ends = self.series[&root].axis.ends();
-        let (part, places) = (self.options.part, grouped.places.of_rows());
+        let part = self.options.part;
         let is_wanted = |row: &u32| {
             let row = *row as usize;
-            present.is_none_or(|bits| bits.value(places[row] as usize))
+            let place = places.map_or(row, |places| places[row] as usize);
+            present.is_none_or(|bits| bits.value(place))
                 && part.is_none_or(|part| part.start < ends[row] && ends[row] <= part.end)
         };
         // Where no two events overlap, no two end at once.
         let buffer = &self.buffers[&root];
-        let order = (buffer.is_bag()).then(|| by_end_and_key(ends, &grouped.ids));
-        match order.flatten() {
-            None if present.is_none() && part.is_none() => None,
-            None => {
-                let rows = (0..ends.len() as u32).filter(is_wanted);
-                Some(rows.collect::<Vec<_>>().into())
-            }
-            Some(rows) => {
-                let rows = rows.into_iter().filter(is_wanted);
-                Some(rows.collect::<Vec<_>>().into())
-            }
+        let order = (buffer.is_bag()).then(|| by_end_and_key(ends, ids));
+        let order = order.flatten();
+        if order.is_none() && present.is_none() && part.is_none() {
+            return None;
         }
+        let wanted = in_parts(ends.len(), self.threads(), |rows| match &order {
+            None => (rows.start as u32..rows.end as u32)
+                .filter(is_wanted)
+                .collect::<Vec<_>>(),
+            Some(order) => order[rows].iter().copied().filter(is_wanted).collect(),
+        });
+        Some(wanted.concat().into())
     }
 
     /// The events of some rows of an input; all without `rows`.
@@ -355,6 +350,38 @@ impl Run<'_> {
             _ => Timeline::intervals(of_rows(timeline.starts()), ends),
         }
     }
+}
+
+/// Of each column that a stage stores the one that it is of another stream with the same rows, if it is one.
+pub(super) fn passed_on(plan: &Plan, stage: &Stage) -> Vec<Option<(StreamId, usize)>> {
+    let Loop { values, sink, .. } = &plan.loops[stage.main];
+    let Sink::Store { columns, .. } = sink else {
+        unreachable!("the main loop of a stage stores")
+    };
+    let passed = |store: &Store| {
+        let Inst::Load(access) = values[store.value].inst else {
+            return None;
+        };
+        let Source::Leaf {
+            stream,
+            leaf,
+            locate,
+        } = stage.sources[access.index()]
+        else {
+            return None;
+        };
+        let is_valid = |valid: ValueId| values[valid].inst == Inst::Valid(access);
+        let is_same = stage.locates[locate] == Locate::Same && store.valid.is_none_or(is_valid);
+        is_same.then_some((stream, leaf))
+    };
+    columns.iter().map(passed).collect()
+}
+
+/// Which columns of the output need not be computed: those that are columns of an input. Where a record has events it does not say itself.
+pub(super) fn unread(plan: &Plan, carried: &[Option<ArrayRef>]) -> Vec<bool> {
+    let is_record = plan.stages.last().is_some_and(|s| s.facts.is_record());
+    let carried = carried.iter().map(Option::is_some);
+    carried.map(|is_carried| is_record && is_carried).collect()
 }
 
 /// A column of all lines.

@@ -10,7 +10,7 @@ use super::{Output, RowKeys, leaf_types};
 use crate::{error::Error, plan::Plan, series::Series};
 
 /// What one key gives.
-pub(super) struct Events {
+pub(crate) struct Events {
     key: u32,
     series: Series,
     /// The rows that are events; `None` if all are.
@@ -19,7 +19,7 @@ pub(super) struct Events {
 
 impl Events {
     /// The events of a key, if it has any; of the first key in any case, for the types.
-    pub(super) fn of(key: usize, series: Series) -> Option<Self> {
+    pub(crate) fn of(key: usize, series: Series) -> Option<Self> {
         let events = Self {
             key: key as u32,
             rows: series.presence().map(|p| p.set_indices_u32().collect()),
@@ -28,13 +28,13 @@ impl Events {
         (key == 0 || events.len() > 0).then_some(events)
     }
 
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.rows.as_ref().map_or(self.series.axis.len(), Vec::len)
     }
 }
 
 /// All events by end, then key, then order within the key.
-pub(super) fn merge(program: &Program, plan: &Plan, parts: &[Events]) -> Result<Output, Error> {
+pub(crate) fn merge(program: &Program, plan: &Plan, parts: &[Events]) -> Result<Output, Error> {
     let stage = plan.stages.last().expect("a plan has stages");
     let mut rows: Vec<(i64, u32, u32)> = Vec::with_capacity(parts.iter().map(Events::len).sum());
     for (number, part) in parts.iter().enumerate() {

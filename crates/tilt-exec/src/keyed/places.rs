@@ -5,7 +5,7 @@ use tilt_codegen::lir::LANES;
 
 use crate::{
     keys::Ids,
-    memory::Returned,
+    memory::{Out, Returned},
     series::Leaf,
     threads::{fill, in_parts},
 };
@@ -45,15 +45,22 @@ impl Places {
         let spread = Out::<i64>::of(&memory);
         let of_rows = filled(ends.len(), |out: &mut [u32]| {
             fill(out, threads, |part, rows, out| {
-                let mut next = begins[part].clone();
-                let (first, ends) = (rows.start, &ends[rows.clone()]);
-                ids.each(rows, |row, id| {
-                    let moved = moves.map_or(0, |moves| moves[id as usize]);
-                    let next = &mut next[id as usize];
-                    out[row - first] = *next;
-                    // SAFETY: counted above, so that there is such a place, and no other row has it.
-                    unsafe { spread.write(*next, ends[row - first].wrapping_add(moved)) }
-                    *next += 1;
+                // Of each key the next place, and how far its ends are moved.
+                let begins = begins[part].iter().enumerate();
+                let moved = |key: usize| moves.map_or(0, |moves| moves[key]);
+                let mut next: Vec<(u32, i64)> =
+                    begins.map(|(key, begin)| (*begin, moved(key))).collect();
+                let mut out = out;
+                ids.blocks(rows, |rows, ids| {
+                    let (these, others) = std::mem::take(&mut out).split_at_mut(rows.len());
+                    for ((id, end), out) in ids.iter().zip(&ends[rows]).zip(these) {
+                        let (next, moved) = &mut next[*id as usize];
+                        *out = *next;
+                        // SAFETY: counted above, so that there is such a place, and no other row has it.
+                        unsafe { spread.write(*next as usize, end.wrapping_add(*moved)) }
+                        *next += 1;
+                    }
+                    out = others;
                 });
             });
         });
@@ -94,7 +101,7 @@ impl Places {
             let places = &self.of_rows[rows.clone()];
             for (place, value) in places.iter().zip(&values[rows]) {
                 // SAFETY: every row has a place of its own, and there are as many as rows, for which there is room.
-                unsafe { out.write(*place, *value) }
+                unsafe { out.write(*place as usize, *value) }
             }
         });
         memory.into_buffer(bytes)
@@ -113,10 +120,12 @@ impl Places {
 }
 
 /// A column whose row `i` is row `rows[i]` of another.
-pub(super) fn gather_leaf(rows: &[u32], leaf: &Leaf, threads: usize) -> Leaf {
-    let valid = leaf.valid.as_ref().map(|bits| gather_bits(rows, bits));
+pub(crate) fn gather_leaf(rows: &[u32], leaf: &Leaf, threads: usize) -> Leaf {
+    let valid = leaf.valid.as_ref();
+    let valid = valid.filter(|bits| bits.count_set_bits() < bits.len());
+    let valid = valid.map(|bits| gather_bits(rows, bits, threads));
     let values = match (leaf.bits(), leaf.ty.bytes()) {
-        (Some(bits), _) => gather_bits(rows, bits),
+        (Some(bits), _) => gather_bits(rows, bits, threads),
         (None, 1) => gather(rows, elements::<u8>(leaf), threads),
         (None, 2) => gather(rows, elements::<u16>(leaf), threads),
         (None, 4) => gather(rows, elements::<u32>(leaf), threads),
@@ -136,13 +145,16 @@ pub(super) fn gather<T: Copy + Send + Sync>(rows: &[u32], values: &[T], threads:
     })
 }
 
-fn gather_bits(rows: &[u32], bits: &BooleanBuffer) -> Buffer {
-    let bit = |i: usize| {
-        let row = rows.get(i);
-        row.is_some_and(|row| bits.value(*row as usize))
-    };
-    let len = rows.len().next_multiple_of(LANES);
-    BooleanBuffer::collect_bool(len, bit).into_inner()
+fn gather_bits(rows: &[u32], bits: &BooleanBuffer, threads: usize) -> Buffer {
+    filled(rows.len().div_ceil(8), |out: &mut [u8]| {
+        fill(out, threads, |_, bytes, out| {
+            let rows = &rows[8 * bytes.start..rows.len().min(8 * bytes.end)];
+            for (rows, out) in rows.chunks(8).zip(out) {
+                let bits = rows.iter().map(|row| u8::from(bits.value(*row as usize)));
+                *out = bits.rev().fold(0, |byte, bit| byte << 1 | bit);
+            }
+        });
+    })
 }
 
 /// The elements of a column, whose type is as wide as `T`.
@@ -159,28 +171,9 @@ fn room<T>(len: usize) -> (Returned, usize) {
 }
 
 /// So many values as they are filled in, padded to whole groups. Any bits must be a value.
-fn filled<T: Copy>(len: usize, fill: impl FnOnce(&mut [T])) -> Buffer {
+pub(super) fn filled<T: Copy>(len: usize, fill: impl FnOnce(&mut [T])) -> Buffer {
     let (memory, bytes) = room::<T>(len);
     // SAFETY: so much memory was asked for, it is initialised and aligned to a cache line, and nobody else knows it.
     fill(unsafe { std::slice::from_raw_parts_mut(memory.as_ptr().cast::<T>(), len) });
     memory.into_buffer(bytes)
-}
-
-/// Memory that threads write side by side.
-struct Out<T>(*mut T);
-
-// SAFETY: writing is unsafe, and whoever does it promises that no two threads write to one place.
-unsafe impl<T: Send> Sync for Out<T> {}
-
-impl<T> Out<T> {
-    fn of(memory: &Returned) -> Self {
-        Self(memory.as_ptr().cast())
-    }
-
-    /// # Safety
-    /// There is room for a value there, and no other thread writes to it.
-    unsafe fn write(&self, place: u32, value: T) {
-        // SAFETY: the caller's promise.
-        unsafe { self.0.add(place as usize).write(value) }
-    }
 }

@@ -3,45 +3,50 @@
 use std::collections::VecDeque;
 
 use arrow_array::{Array, new_empty_array};
-use tilt_data::{Column, SnapshotBuffer, Spans, Timeline, dtype::to_arrow};
-use tilt_interp::{DataError, RunError, check_buffer};
-use tilt_ir::{DType, Halo, Input, OPEN, Overlap, Program, Reach, Span, SpanRule};
+use tilt_data::{Column, DataError, SnapshotBuffer, Spans, Timeline, dtype::to_arrow};
+use tilt_interp::{RunError, check_buffer};
+use tilt_ir::{DType, Halo, Input, OPEN, Overlap, Program, Reach, Span, SpanRule, StreamId};
 
 use crate::{
     error::Error,
-    live::{error::LiveError, held::Held, state::InputState},
+    live::{by_key::ByKey, held::Held, state::InputState},
     steps::Arrived,
 };
 
 /// An input whose rows arrive in order of their ends, and what is held of it.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Arriving {
+    id: StreamId,
     pub(crate) name: String,
     /// `None` if the output does not depend on it.
     pub(crate) halo: Option<Halo>,
     pub(crate) is_exhausted: bool,
-    held: Held,
+    pub(super) held: Held,
+    /// Which rows have which key, where that is asked for.
+    pub(super) by_key: Option<ByKey>,
     /// Events that have begun and cannot be held yet, because others that end before them may still come, or because they have no end.
-    begun: SnapshotBuffer,
+    pub(super) begun: SnapshotBuffer,
     /// Rows that have come since the last part.
     fresh_rows: usize,
     /// No event that is still to come starts before this, as far as rows tell.
     covered: i64,
     /// No event that is still to come starts before this, as was promised.
-    promised: i64,
+    pub(super) promised: i64,
     /// Of all events that have come, but for one of unknown end.
     hull: Option<Span>,
     /// Where the last event started, if its end is not known.
-    open_start: Option<i64>,
-    /// Whether events start in the order in which they end.
-    is_in_order: bool,
+    pub(super) open_start: Option<i64>,
+    /// Whether events start in the order in which they end, and whether each starts when those before it have ended.
+    pub(super) is_in_order: bool,
+    is_disjoint: bool,
     /// Whether its keys alone may give output.
     has_keys: bool,
     /// The last event.
-    last: Option<Span>,
+    pub(super) last: Option<Span>,
     /// The ends of the last events, as many as the lookahead counts and two more.
     tail: VecDeque<i64>,
     /// How many rows have come.
-    rows: u64,
+    pub(super) rows: u64,
     /// The widest rows so far.
     row_bytes: usize,
     /// How far back rows are held, and how much longer to find rows of a key that overlap.
@@ -50,7 +55,8 @@ pub(crate) struct Arriving {
 }
 
 impl Arriving {
-    pub(crate) fn new(program: &Program, input: &Input, halo: Option<Halo>) -> Self {
+    pub(crate) fn new(program: &Program, id: StreamId, halo: Option<Halo>) -> Self {
+        let input = program.streams[id].as_input().expect("an input");
         let none = nothing(program, input);
         // Each key counts its own events, which may be any time apart.
         let lookback = match halo.map_or(Reach::NONE, |halo| halo.lookback) {
@@ -58,10 +64,12 @@ impl Arriving {
             lookback => lookback,
         };
         Self {
+            id,
             name: input.name.clone(),
             halo,
             is_exhausted: false,
             held: Held::new(none.clone()),
+            by_key: None,
             begun: none,
             fresh_rows: 0,
             covered: i64::MIN,
@@ -69,6 +77,7 @@ impl Arriving {
             hull: None,
             open_start: None,
             is_in_order: is_in_order(input),
+            is_disjoint: input.overlap == Overlap::Disjoint && input.key.is_none(),
             has_keys: false,
             last: None,
             tail: VecDeque::new(),
@@ -86,6 +95,36 @@ impl Arriving {
     pub(crate) fn hold_all(&mut self, has_keys: bool) {
         self.lookback = Reach::Unbounded;
         self.has_keys = has_keys;
+    }
+
+    /// Takes rows that go on as those before them did, if there is nothing to look at but where the first of them is. Otherwise [`push`](Self::push) tells more.
+    pub(crate) fn append(&mut self, chunk: &SnapshotBuffer) -> bool {
+        let (Some(last), Some(hull), false) = (self.last, self.hull, self.has_begun()) else {
+            return false;
+        };
+        let counts_ahead = self.halo.is_some_and(
+            |halo| matches!(halo.lookahead, Reach::Bounded { events, .. } if events > 0),
+        );
+        let Some(tail) = self.held.followed_by(chunk).filter(|_| !counts_ahead) else {
+            return false;
+        };
+        let timeline = chunk.timeline();
+        let (first, end) = (timeline.event(0), timeline.event(timeline.len() - 1));
+        let is_apart = !self.is_disjoint || first.start >= last.end && !chunk.is_bag();
+        if first.end < last.end || first.start < self.promised || !is_apart {
+            return false;
+        }
+        tail.append(chunk);
+        self.last = Some(end);
+        self.hull = Some(Span::new(
+            hull.start.min(first.start),
+            hull.end.max(end.end),
+        ));
+        let covered = if self.is_disjoint { end.end } else { end.start };
+        self.covered = self.covered.max(covered);
+        self.rows += chunk.len() as u64;
+        self.fresh_rows += chunk.len();
+        true
     }
 
     /// Takes rows that follow those before. `span` contains all events, if it is given.
@@ -129,8 +168,20 @@ impl Arriving {
         }
         self.row_bytes = self.row_bytes.max(bytes(chunk).div_ceil(chunk.len()));
         self.fresh_rows += chunk.len();
-        self.held.push(chunk.clone());
-        Ok(())
+        self.hold(chunk)
+    }
+
+    fn hold(&mut self, chunk: &SnapshotBuffer) -> Result<(), Error> {
+        let held = self.held.push(chunk);
+        held.map_err(|error| self.broken(error))
+    }
+
+    /// Rows that cannot be put together.
+    fn broken(&self, error: DataError) -> Error {
+        Error::Source {
+            input: self.name.clone(),
+            source: error.into(),
+        }
     }
 
     /// Takes the events that have begun and cannot be pushed yet, in place of those given before.
@@ -142,23 +193,7 @@ impl Arriving {
     ) -> Result<(), Error> {
         let input = self.declared(program)?;
         check_buffer(program, input, rows).map_err(RunError::Buffer)?;
-        for row in rows.positions() {
-            let (event, at) = (rows.event(row), self.rows as usize + row);
-            if event.end < self.promised {
-                return Err(self.late(at, event));
-            }
-            if let Some(last) = self.last
-                && event.end < last.end
-            {
-                return Err(data(DataError::Unsorted {
-                    stream: self.name.clone(),
-                    row: at,
-                    end: event.end,
-                    previous: last.end,
-                }));
-            }
-            self.check_span(event, at, span)?;
-        }
+        self.check_begun(rows, span)?;
         self.widen(rows.hull());
         self.begun = rows.clone();
         Ok(())
@@ -177,8 +212,7 @@ impl Arriving {
     }
 
     fn declared<'a>(&self, program: &'a Program) -> Result<&'a Input, Error> {
-        let mut inputs = program.inputs().map(|(_, input)| input);
-        let found = inputs.find(|input| input.name == self.name);
+        let found = program.streams[self.id].as_input();
         found.ok_or_else(|| Error::Internal(format!("~{} is no input", self.name)))
     }
 
@@ -234,97 +268,6 @@ impl Arriving {
     /// Whether there are events that have begun besides rows.
     pub(crate) fn has_begun(&self) -> bool {
         !self.begun.is_empty()
-    }
-
-    /// Fails if a chunk does not follow the one before, or does not keep what the input promises.
-    fn check_events(
-        &self,
-        input: &Input,
-        chunk: &SnapshotBuffer,
-        span: Option<Span>,
-    ) -> Result<(), Error> {
-        let promises = input.overlap == Overlap::Disjoint && input.key.is_none();
-        // Of a keyed input the next event of the key may be any number of rows away.
-        let continues =
-            input.span == SpanRule::UntilNext && (input.key.is_none() || self.halo.is_none());
-        let first = chunk.event(0);
-        // A row without a value ends the event before it.
-        if self.open_start.is_some() && first.start < self.promised {
-            return Err(self.late(self.rows as usize, first));
-        }
-        let mut previous = self.last;
-        let checks_all = promises && chunk.is_bag()
-            || span.is_some()
-            || !self.is_in_order && self.promised > i64::MIN;
-        let rows = chunk
-            .positions()
-            .take(if checks_all { usize::MAX } else { 1 });
-        for row in rows {
-            let event = chunk.event(row);
-            let at = self.rows as usize + row;
-            let stream = || self.name.clone();
-            // An event whose end was not known lasts until the next.
-            let before = previous.filter(|before| before.end != OPEN || !continues);
-            if let Some(before) = before
-                && (event.end < before.end || before.end == OPEN)
-            {
-                return Err(data(DataError::Unsorted {
-                    stream: stream(),
-                    row: at,
-                    end: event.end,
-                    previous: before.end,
-                }));
-            }
-            if let Some(previous) = before
-                && promises
-                && event.start < previous.end
-            {
-                return Err(data(DataError::Overlap {
-                    stream: stream(),
-                    row: at,
-                    event,
-                    previous,
-                }));
-            }
-            // One that has begun has come before, and must only not end before the watermark.
-            let has_begun = self.begun_events().any(|begun| begun.start == event.start);
-            let changes = if has_begun { event.end } else { event.start };
-            if changes < self.promised {
-                return Err(self.late(at, event));
-            }
-            self.check_span(event, at, span)?;
-            previous = Some(event);
-        }
-        Ok(())
-    }
-
-    fn late(&self, row: usize, event: Span) -> Error {
-        let (input, watermark) = (self.name.clone(), self.promised);
-        Error::Live(LiveError::Late {
-            input,
-            row,
-            event,
-            watermark,
-        })
-    }
-
-    fn check_span(&self, event: Span, row: usize, span: Option<Span>) -> Result<(), Error> {
-        let Some(span) = span else { return Ok(()) };
-        let end = if event.end == OPEN {
-            event.start + 1
-        } else {
-            event.end
-        };
-        if event.start < span.start || end > span.end {
-            let stream = self.name.clone();
-            return Err(data(DataError::OutsideSpan {
-                stream,
-                row,
-                event,
-                span,
-            }));
-        }
-        Ok(())
     }
 
     /// How far the output may be asked for, as far as this input is concerned; about, if events are counted.
@@ -414,7 +357,7 @@ impl Arriving {
         })
     }
 
-    fn begun_events(&self) -> impl DoubleEndedIterator<Item = Span> + '_ {
+    pub(super) fn begun_events(&self) -> impl DoubleEndedIterator<Item = Span> + '_ {
         let rows = self.begun.positions();
         rows.map(|row| self.begun.event(row))
     }
@@ -427,6 +370,16 @@ impl Arriving {
                     .begun_events()
                     .next_back()
                     .is_some_and(|e| e.end == OPEN))
+    }
+
+    /// No event without an end is active before this.
+    pub(crate) fn ends_known_until(&self) -> i64 {
+        match self.is_open() {
+            false => i64::MAX,
+            // The last row is the one that is open, and others start no earlier.
+            true if self.begun.is_empty() => self.covered,
+            true => i64::MIN,
+        }
     }
 
     /// Rows that have come since the last part.
@@ -444,6 +397,17 @@ impl Arriving {
         self.held.len() + self.begun.len()
     }
 
+    /// The number of the first row that is held, among all that have come.
+    pub(super) fn first_held(&self) -> u64 {
+        self.rows - self.held.len() as u64
+    }
+
+    /// Some of the rows that are held, in order.
+    pub(super) fn gather(&mut self, rows: &[usize]) -> Result<SnapshotBuffer, Error> {
+        let gathered = self.held.gather(rows);
+        gathered.map_err(|error| self.broken(error))
+    }
+
     /// The bytes of a row, about.
     pub(crate) fn row_bytes(&self) -> usize {
         self.row_bytes
@@ -457,6 +421,12 @@ impl Arriving {
     /// No rows, of the columns that rows have.
     pub(crate) fn none(&self) -> &SnapshotBuffer {
         self.held.none()
+    }
+
+    /// Rows that are held, from one on.
+    pub(super) fn rows_from(&mut self, row: usize) -> Result<SnapshotBuffer, Error> {
+        let rows = self.held.rows_from(row);
+        rows.map_err(|error| self.broken(error))
     }
 
     /// All rows that are held.
@@ -479,20 +449,15 @@ impl Arriving {
         if self.begun.is_empty() {
             return Ok(rows);
         }
-        SnapshotBuffer::concat(&[rows, self.begun.clone()]).map_err(|error| Error::Source {
-            input: self.name.clone(),
-            source: error.into(),
-        })
+        let all = SnapshotBuffer::concat(&[rows, self.begun.clone()]);
+        all.map_err(|error| self.broken(error))
     }
 
     /// Rows that nothing after `until` depends on are dropped.
     pub(crate) fn forget(&mut self, until: i64) -> Result<(), Error> {
         let from = until.saturating_sub(self.slack);
         let forgotten = self.held.forget(from, self.lookback);
-        forgotten.map_err(|error| Error::Source {
-            input: self.name.clone(),
-            source: error.into(),
-        })?;
+        forgotten.map_err(|error| self.broken(error))?;
         self.fresh_rows = self.held.rows_after(until);
         Ok(())
     }
@@ -523,7 +488,7 @@ impl Arriving {
         }
         self.fresh_rows = state.rows.len();
         self.held = Held::new(state.rows.slice(0, 0));
-        self.held.push(state.rows);
+        self.hold(&state.rows)?;
         self.begun = state.begun;
         self.rows = state.count;
         (self.covered, self.promised) = (state.covered, state.promised);
@@ -533,10 +498,6 @@ impl Arriving {
         self.is_exhausted = state.is_exhausted;
         Ok(())
     }
-}
-
-fn data(error: DataError) -> Error {
-    Error::Run(error.into())
 }
 
 /// Whether events of an input start in the order in which they end.
@@ -579,8 +540,11 @@ fn bytes(chunk: &SnapshotBuffer) -> usize {
         _ => size_of::<i64>(),
     };
     let values = chunk.columns().iter().map(|column| {
-        let data = column.array().to_data();
-        data.get_slice_memory_size().unwrap_or(0)
+        let array = column.array();
+        match array.data_type().primitive_width() {
+            Some(width) => width * array.len(),
+            None => array.to_data().get_slice_memory_size().unwrap_or(0),
+        }
     });
     times * chunk.len() + values.sum::<usize>()
 }

@@ -3,17 +3,26 @@
 //! Rows are held as for any live run, so that steps can begin at any time: at first, when rows are other than those before (irregular where they were regular, φ where there was none), and in a run
 //! that was saved. What was told before is left out.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
-use tilt_data::{SnapshotBuffer, Spans, TimeColumns};
-use tilt_ir::{Input, OPEN, Overlap, SpanRule, StreamId};
+use arrow_schema::DataType;
+use tilt_data::{Column, SnapshotBuffer, Spans};
+use tilt_ir::{Input, OPEN, Overlap, Reach, SpanRule, StreamId};
 
-use super::{Live, arriving::Arriving, limits::MindsEnd};
+use super::{
+    Live,
+    arriving::Arriving,
+    by_key::Ends,
+    each_key::{self, EachKey, KeyedInput, Keys},
+    limits::MindsEnd,
+};
 use crate::{
     error::Error,
-    facts::{Regular, SeriesFacts},
+    facts::{AxisFacts, Regular, SeriesFacts},
+    keyed::is_plain,
     query::{Backend, RunOptions},
-    steps::{Arrived, Reached, Steps},
+    run::Trouble,
+    steps::{Arrived, Common, ROOM, Reached, Steps},
 };
 
 /// How a live run computes its output.
@@ -22,14 +31,18 @@ pub(super) enum Going {
     Unknown,
     /// In steps.
     Steps(Box<Running>),
+    /// In steps, each key by itself.
+    Keys(Box<EachKey>),
     /// Each part by a run of its own.
     Parts,
 }
 
 pub(super) struct Running {
     steps: Steps,
-    ids: Vec<StreamId>,
-    time: TimeColumns,
+    /// How far inputs have come, in order of declaration.
+    arrived: Vec<(StreamId, Arrived)>,
+    /// Output without events.
+    none: SnapshotBuffer,
 }
 
 impl Live {
@@ -39,45 +52,62 @@ impl Live {
             return;
         };
         let program = &self.query.inner.program;
-        let id = running.ids[input];
-        let fits = events_of(rows).is_some_and(|rows| running.steps.push(program, id, &rows));
+        let (id, _) = running.arrived[input];
+        let events = events_of(rows);
+        let fits = events.is_some_and(|events| running.steps.push(program, id, &events));
         if !fits {
+            self.going = Going::Unknown;
+        }
+    }
+
+    /// Passes on the rows of an input that were put together since the last time.
+    pub(super) fn pass_on(&mut self, input: usize) {
+        let Going::Steps(running) = &mut self.going else {
+            return;
+        };
+        let Some(rows) = self.inputs[input].held.pass_on() else {
+            return;
+        };
+        let (id, _) = running.arrived[input];
+        if !running.steps.append(&self.query.inner.program, id, &rows) {
             self.going = Going::Unknown;
         }
     }
 
     /// The output that is certain, by steps; `None` if they are not how this run computes.
     pub(super) fn by_steps(&mut self) -> Result<Option<SnapshotBuffer>, Error> {
+        (0..self.inputs.len()).for_each(|input| self.pass_on(input));
         if matches!(self.going, Going::Unknown) {
             self.begin_steps()?;
+        }
+        match self.going {
+            Going::Steps(_) => {}
+            Going::Keys(_) => return self.by_each_key(),
+            Going::Unknown | Going::Parts => return Ok(None),
         }
         let is_last = self.is_exhausted();
         let certain = self.furthest(i64::MAX)?;
         let is_open = self.inputs.iter().any(Arriving::is_open);
-        let Some(span) = self.span() else {
+        let ends_known = self.ends_known_until();
+        let (Some(span), Going::Steps(running)) = (self.span(), &mut self.going) else {
             return Ok(None);
         };
-        let Going::Steps(running) = &mut self.going else {
-            return Ok(None);
-        };
-        let arrived: BTreeMap<StreamId, Arrived> = self
-            .inputs
-            .iter()
-            .zip(&running.ids)
-            .map(|(input, id)| (*id, input.arrived()))
-            .collect();
+        for (input, (_, arrived)) in self.inputs.iter().zip(&mut running.arrived) {
+            *arrived = input.arrived();
+        }
         let reached = Reached {
             end: span.end,
             certain: match self.limits.minds_end {
+                MindsEnd::Never if !is_open => i64::MAX,
                 // An event without an end may end with the run.
+                MindsEnd::Never => ends_known.max(span.end.saturating_sub(1)),
                 _ if is_open => span.end.saturating_sub(1),
-                MindsEnd::Never => i64::MAX,
                 MindsEnd::Cells(period) => span.end.saturating_add(period - 1),
                 MindsEnd::Near => span.end,
             },
             last: is_last,
         };
-        let series = running.steps.step(&arrived, reached);
+        let series = running.steps.step(&running.arrived, reached);
         let until = if is_last {
             i64::MAX
         } else {
@@ -89,11 +119,22 @@ impl Live {
             return Ok(None);
         };
         let program = &self.query.inner.program;
-        let output = running.steps.assemble(program, &series);
-        let output = output.map_err(|error| Error::Internal(error.to_string()))?;
-        let told = output.timeline().ends_until(self.until);
-        let output = output.slice(told, output.len() - told);
-        let output = output.with_time_columns(running.time.clone());
+        let output = if series.axis.len() == 0 {
+            running.none.clone()
+        } else {
+            let output = running.steps.assemble(program, &series, &running.none);
+            let output = output.map_err(|error| Error::Internal(error.to_string()))?;
+            match output.timeline().ends_until(self.until) {
+                0 => output,
+                told => output.slice(told, output.len() - told),
+            }
+        };
+        self.tell(until, is_last)?;
+        Ok(Some(output))
+    }
+
+    /// Everything up to `until` was told; everything at all if it is the last.
+    fn tell(&mut self, until: i64, is_last: bool) -> Result<(), Error> {
         if until > self.until {
             self.until = until;
             for input in &mut self.inputs {
@@ -103,7 +144,157 @@ impl Live {
         if is_last {
             self.going = Going::Parts;
         }
+        Ok(())
+    }
+
+    /// The output that is certain, by steps of each key; `None` if they cannot settle it.
+    fn by_each_key(&mut self) -> Result<Option<SnapshotBuffer>, Error> {
+        let is_last = self.is_exhausted();
+        let certain = self.furthest(i64::MAX)?;
+        let (Some(span), Going::Keys(each)) = (self.span(), &mut self.going) else {
+            return Ok(None);
+        };
+        let new = self.inputs.iter().map(|i| i.held.rows_after(self.until));
+        let held = self.inputs.iter().map(|input| input.held.len());
+        if !each.pays(new.sum(), held.sum()) {
+            return Ok(None);
+        }
+        let program = &self.query.inner.program;
+        let mut arrived = Vec::with_capacity(self.inputs.len());
+        let mut pushed = Ok(());
+        for (number, input) in self.inputs.iter_mut().enumerate() {
+            let (all, first) = (input.rows, input.first_held());
+            let taken = std::mem::replace(&mut each.inputs[number].taken, all);
+            arrived.push((each.inputs[number].id, input.arrived()));
+            if taken == all {
+                continue;
+            }
+            let rows = input.rows_from(taken.saturating_sub(first) as usize)?;
+            pushed = match events_of(&rows) {
+                Some(rows) => pushed.and_then(|()| each.push(program, number, &rows)),
+                None => Err(Trouble("events without an end")),
+            };
+        }
+        let reached = Reached {
+            end: span.end,
+            certain: i64::MAX,
+            last: is_last,
+        };
+        let told = pushed.and_then(|()| each.step(&arrived, reached, self.until));
+        let until = |until: i64| match certain {
+            _ if is_last => Some(i64::MAX),
+            // Nobody else has anything to tell.
+            certain if until == i64::MAX => Some(certain.unwrap_or(i64::MIN)),
+            certain => certain.is_none_or(|t| t <= until).then_some(until),
+        };
+        let told = told.ok().and_then(|(parts, t)| Some((parts, until(t)?)));
+        let Some((parts, until)) = told else {
+            self.going = Going::Parts;
+            return Ok(None);
+        };
+        let output = each.assemble(program, &parts)?;
+        each.forget(until);
+        self.tell(until, is_last)?;
         Ok(Some(output))
+    }
+
+    /// Runs in steps for each key, which have not taken rows yet; `None` if there can be none.
+    fn each_key(&mut self, start: i64) -> Result<Option<EachKey>, Error> {
+        let inner = Arc::clone(&self.query.inner);
+        let program = &inner.program;
+        let output = program.stream_dtype(program.output);
+        if self.ends != Ends::WithRows
+            || self.limits.minds_end != MindsEnd::Never
+            || !is_plain(output)
+        {
+            return Ok(None);
+        }
+        let none = self.none()?;
+        let (mut inputs, mut lookback) = (Vec::new(), Some(0));
+        let (mut facts, mut like) = (BTreeMap::new(), BTreeMap::new());
+        for ((id, declared), input) in program.inputs().zip(&mut self.inputs) {
+            let length = match declared.span {
+                SpanRule::Point => 1,
+                SpanRule::Fixed(length) => length,
+                SpanRule::UntilNext | SpanRule::Interval => return Ok(None),
+            };
+            let (Some(key), Some(halo)) = (&declared.key, input.halo) else {
+                return Ok(None);
+            };
+            if halo.lookahead != Reach::NONE || output.field(key).is_some() {
+                return Ok(None);
+            }
+            lookback = match halo.lookback {
+                Reach::Bounded { ticks, events: 0 } => {
+                    lookback.map(|most: i64| most.max(ticks.saturating_add(length)))
+                }
+                _ => None,
+            };
+            let rows = input.join()?;
+            let Some(mut of_rows) = SeriesFacts::of_input(declared, rows).ok() else {
+                return Ok(None);
+            };
+            let is_disjoint = declared.overlap == Overlap::Disjoint;
+            of_rows.axis = AxisFacts {
+                regular: None,
+                length: Some(length),
+                disjoint: is_disjoint,
+                ordered: true,
+                mixed: false,
+            };
+            of_rows.nullable = false;
+            facts.insert(id, of_rows);
+            like.insert(id, rows.slice(0, 0));
+            inputs.push(KeyedInput {
+                id,
+                key: key.clone(),
+                length,
+                is_disjoint,
+                taken: 0,
+            });
+        }
+        let Some(key) = inputs.first().map(|input| &input.key) else {
+            return Ok(None);
+        };
+        let types: Vec<DataType> = like
+            .values()
+            .zip(&inputs)
+            .filter_map(|(rows, input)| rows.column(&input.key))
+            .map(|column| column.array().data_type().clone())
+            .collect();
+        let first = none.columns().first();
+        let is_key = |column: &&Column| {
+            let data_type = column.array().data_type();
+            column.name() == key && types.iter().all(|t| t == data_type)
+        };
+        let Some(column) = first.filter(is_key) else {
+            return Ok(None);
+        };
+        let Some(keys) = Keys::new(column.array().data_type()) else {
+            return Ok(None);
+        };
+        let options = RunOptions {
+            progress: None,
+            ..self.options.clone()
+        };
+        let prepared = inner.prepare(&facts, options.backend).prepared;
+        let common = Common::new(program, &prepared, &facts, &options, each_key::ROOM);
+        let common = common.filter(|common| Steps::new(common, &facts, &like, start).is_some());
+        Ok(common.map(|common| EachKey {
+            prepared,
+            common,
+            inputs,
+            facts,
+            like,
+            start,
+            lookback,
+            none,
+            keys,
+            runs: Vec::new(),
+            waiting: Vec::new(),
+            left: 0,
+            spent: 0,
+        }))
     }
 
     /// Finds out whether steps can be taken, and takes what is held.
@@ -113,7 +304,6 @@ impl Live {
         let options = &self.options;
         if options.part.is_some()
             || options.backend == Backend::Interpreter
-            || inner.program.inputs().any(|(_, input)| input.key.is_some())
             || self.inputs.iter().any(Arriving::has_begun)
         {
             return Ok(());
@@ -123,17 +313,26 @@ impl Live {
             self.going = Going::Unknown;
             return Ok(());
         };
-        let time = self.none()?.time_columns().clone();
+        if inner.program.inputs().any(|(_, input)| input.key.is_some()) {
+            // Facts are those of rows.
+            if self.inputs.iter().any(Arriving::has_no_rows) {
+                self.going = Going::Unknown;
+            } else if let Some(each) = self.each_key(span.start)? {
+                self.going = Going::Keys(Box::new(each));
+            }
+            return Ok(());
+        }
+        let none = self.none()?;
         let program = &inner.program;
-        let (mut facts, mut held, mut ids) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        let (mut facts, mut held, mut arrived) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         for ((id, declared), input) in program.inputs().zip(&mut self.inputs) {
-            let Some(rows) = events_of(input.join()?) else {
+            let Some(rows) = events_of(input.join()?).map(Cow::into_owned) else {
                 return Ok(());
             };
             let Some(of_rows) = facts_of(declared, &rows) else {
                 return Ok(());
             };
-            ids.push(id);
+            arrived.push((id, input.arrived()));
             facts.insert(id, of_rows);
             held.insert(id, rows);
         }
@@ -142,7 +341,8 @@ impl Live {
             ..self.options.clone()
         };
         let prepared = inner.prepare(&facts, options.backend).prepared;
-        let steps = Steps::new(program, &prepared, &facts, &held, span.start, &options);
+        let common = Common::new(program, &prepared, &facts, &options, ROOM);
+        let steps = common.and_then(|common| Steps::new(&common, &facts, &held, span.start));
         let Some(mut steps) = steps else {
             return Ok(());
         };
@@ -151,13 +351,17 @@ impl Live {
                 return Ok(());
             }
         }
-        self.going = Going::Steps(Box::new(Running { steps, ids, time }));
+        self.going = Going::Steps(Box::new(Running {
+            steps,
+            arrived,
+            none,
+        }));
         Ok(())
     }
 }
 
 /// Rows that are events; `None` if what is left out ends others, or one will get an end of its own.
-fn events_of(rows: &SnapshotBuffer) -> Option<SnapshotBuffer> {
+fn events_of(rows: &SnapshotBuffer) -> Option<Cow<'_, SnapshotBuffer>> {
     let until_next = matches!(rows.timeline().spans(), Spans::UntilNext { .. });
     let timeline = rows.timeline();
     let last = timeline.len().checked_sub(1);
@@ -165,13 +369,14 @@ fn events_of(rows: &SnapshotBuffer) -> Option<SnapshotBuffer> {
         return None;
     }
     if rows.null_rows() == 0 && rows.superseded() == 0 {
-        return Some(rows.clone());
+        return Some(Cow::Borrowed(rows));
     }
-    if until_next && rows.null_rows() > 0 {
+    // Rows that are picked out have ends of their own.
+    if until_next {
         return None;
     }
     let events: Vec<usize> = rows.positions().collect();
-    rows.gather(&events).ok()
+    rows.gather(&events).ok().map(Cow::Owned)
 }
 
 /// What holds for rows, and may be expected of those to come.

@@ -5,13 +5,21 @@ use std::collections::VecDeque;
 use tilt_data::{DataError, SnapshotBuffer};
 use tilt_ir::{OPEN, Reach, Span};
 
-/// Chunks of rows that follow each other, none of them empty. Only the last may have a row whose end is not known.
+use crate::tail::{Fresh, Tail};
+
+/// Chunks of rows that follow each other, none of them empty, and after them rows that are put together to one. Only the last may have a row whose end is not known.
 ///
 /// Adding rows, and dropping those that end before an instant, take as long as there are such rows, not as long as there are rows that stay.
 #[derive(Debug)]
 pub(crate) struct Held {
     chunks: VecDeque<SnapshotBuffer>,
+    /// The first rows of the first chunk, which are held no longer.
+    gone: usize,
+    tail: Option<Tail>,
+    /// Rows of the chunks that are held.
     rows: usize,
+    /// Rows that were left when events were counted last.
+    counted: usize,
     /// No rows, of the columns that rows have.
     none: SnapshotBuffer,
 }
@@ -20,45 +28,154 @@ impl Held {
     pub(crate) fn new(none: SnapshotBuffer) -> Self {
         Self {
             chunks: VecDeque::new(),
+            gone: 0,
+            tail: None,
             rows: 0,
+            counted: 0,
             none,
         }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.rows
+        self.rows + self.tail_len()
+    }
+
+    fn tail_len(&self) -> usize {
+        self.tail.as_ref().map_or(0, Tail::len)
     }
 
     /// Takes the columns that rows have from a chunk, if none has come yet.
     pub(crate) fn like(&mut self, chunk: &SnapshotBuffer) {
-        if self.chunks.is_empty() {
+        if self.len() == 0 {
             self.none = chunk.slice(0, 0);
         }
     }
 
-    /// Adds rows. One before whose end was not known lasts until the first of them.
-    pub(crate) fn push(&mut self, chunk: SnapshotBuffer) {
-        self.like(&chunk);
+    /// The rows that are put together, if those of a chunk can be appended.
+    pub(crate) fn followed_by(&mut self, chunk: &SnapshotBuffer) -> Option<&mut Tail> {
+        let tail = self.tail.as_mut();
+        tail.filter(|tail| tail.is_followed_by(chunk))
+    }
+
+    /// Adds rows. One before whose end was not known lasts until the first of them. Those that are put together have to be [passed on](Self::pass_on) before.
+    pub(crate) fn push(&mut self, chunk: &SnapshotBuffer) -> Result<(), DataError> {
+        self.like(chunk);
         if chunk.is_empty() {
-            return;
+            return Ok(());
         }
+        self.settle()?;
         if let Some(last) = self.chunks.back_mut()
             && is_open(last)
         {
             *last = last.close(chunk.timeline().start(0));
         }
-        self.rows += chunk.len();
-        self.chunks.push_back(chunk);
+        self.tail = Tail::of(chunk);
+        if self.tail.is_none() {
+            self.rows += chunk.len();
+            self.chunks.push_back(chunk.clone());
+        }
+        Ok(())
+    }
+
+    /// Whether there are rows that are put together and were not passed on.
+    pub(crate) fn has_fresh(&self) -> bool {
+        self.tail.as_ref().is_some_and(Tail::has_fresh)
+    }
+
+    /// The rows that are put together and were not passed on; they are from now on.
+    pub(crate) fn pass_on(&mut self) -> Option<Fresh<'_>> {
+        self.tail.as_mut()?.pass_on()
+    }
+
+    /// Lets chunks have all rows that are held, and no others.
+    pub(crate) fn settle(&mut self) -> Result<(), DataError> {
+        let gone = std::mem::take(&mut self.gone);
+        if let Some(chunk) = self.chunks.front_mut().filter(|_| gone > 0) {
+            *chunk = chunk.slice(gone, chunk.len() - gone);
+        }
+        if let Some(tail) = self.tail.take().filter(|tail| tail.len() > 0) {
+            self.rows += tail.len();
+            self.chunks.push_back(tail.into_chunk()?);
+        }
+        Ok(())
     }
 
     /// All rows in one buffer, which they are copied to unless they are in one.
     pub(crate) fn join(&mut self) -> Result<&SnapshotBuffer, DataError> {
+        self.settle()?;
         if self.chunks.len() > 1 {
             let whole = SnapshotBuffer::concat(self.chunks.make_contiguous())?;
             self.chunks.clear();
             self.chunks.push_back(whole);
         }
         Ok(self.chunks.front().unwrap_or(&self.none))
+    }
+
+    /// Rows from one on, as slices of chunks. All have to be [settled](Self::settle).
+    pub(crate) fn chunks_from(&self, row: usize) -> impl Iterator<Item = SnapshotBuffer> + '_ {
+        debug_assert!(self.tail.is_none(), "rows are in chunks");
+        let mut end = self.rows;
+        let mut last = 0;
+        for chunk in self.chunks.iter().rev() {
+            if end <= row {
+                break;
+            }
+            end -= chunk.len();
+            last += 1;
+        }
+        let chunks = self.chunks.iter().skip(self.chunks.len() - last);
+        let mut skip = row.saturating_sub(end);
+        chunks.map(move |chunk| {
+            let from = std::mem::take(&mut skip).min(chunk.len());
+            chunk.slice(from, chunk.len() - from)
+        })
+    }
+
+    /// Rows from one on.
+    pub(crate) fn rows_from(&mut self, row: usize) -> Result<SnapshotBuffer, DataError> {
+        self.settle()?;
+        let mut chunks: Vec<SnapshotBuffer> = self.chunks_from(row).collect();
+        match chunks.len() {
+            0 => Ok(self.none.clone()),
+            1 => Ok(chunks.swap_remove(0)),
+            _ => SnapshotBuffer::concat(&chunks),
+        }
+    }
+
+    /// Some of the rows, in order.
+    pub(crate) fn gather(&mut self, rows: &[usize]) -> Result<SnapshotBuffer, DataError> {
+        self.settle()?;
+        self.compact()?;
+        let (mut parts, mut first, mut rest) = (Vec::new(), 0, rows);
+        for chunk in &self.chunks {
+            let (of_chunk, others) =
+                rest.split_at(rest.partition_point(|row| *row < first + chunk.len()));
+            if !of_chunk.is_empty() {
+                let of_chunk: Vec<usize> = of_chunk.iter().map(|row| row - first).collect();
+                parts.push(chunk.gather(&of_chunk)?);
+            }
+            (first, rest) = (first + chunk.len(), others);
+        }
+        match parts.len() {
+            0 => Ok(self.none.clone()),
+            1 => Ok(parts.swap_remove(0)),
+            _ => SnapshotBuffer::concat(&parts),
+        }
+    }
+
+    /// Joins the last chunks, so that each is at least twice as long as the next: few are left, and a row is copied seldom.
+    fn compact(&mut self) -> Result<(), DataError> {
+        let (mut first, mut rows) = (self.chunks.len(), 0);
+        while first > 0 && (rows == 0 || self.chunks[first - 1].len() <= 2 * rows) {
+            first -= 1;
+            rows += self.chunks[first].len();
+        }
+        if first + 1 < self.chunks.len() {
+            let joined = SnapshotBuffer::concat(&self.chunks.make_contiguous()[first..])?;
+            self.chunks.truncate(first);
+            self.chunks.push_back(joined);
+        }
+        Ok(())
     }
 
     /// No rows.
@@ -68,12 +185,19 @@ impl Held {
 
     /// Whether there is a row whose end is not known.
     pub(crate) fn is_open(&self) -> bool {
-        self.chunks.back().is_some_and(is_open)
+        self.tail_len() == 0 && self.chunks.back().is_some_and(is_open)
     }
 
     /// How many rows end after `t`.
     pub(crate) fn rows_after(&self, t: i64) -> usize {
         let mut rows = 0;
+        if let Some(tail) = &self.tail {
+            let until = tail.ends_until(t);
+            rows = tail.len() - until;
+            if until > 0 {
+                return rows;
+            }
+        }
         for chunk in self.chunks.iter().rev() {
             let until = chunk.timeline().ends_until(t);
             rows += chunk.len() - until;
@@ -81,29 +205,39 @@ impl Held {
                 break;
             }
         }
-        rows
+        rows.min(self.len())
     }
 
     /// The end of the row that is number `rows`, from one, of those that end after `t`.
     pub(crate) fn end_of_row_after(&self, t: i64, rows: usize) -> Option<i64> {
         let mut left = rows.checked_sub(1)?;
-        for chunk in &self.chunks {
-            let first = chunk.timeline().ends_until(t);
+        for (number, chunk) in self.chunks.iter().enumerate() {
+            let first = (chunk.timeline().ends_until(t)).max(self.gone_of(number));
             let len = chunk.len() - first;
             if left < len {
                 return Some(chunk.timeline().end(first + left));
             }
             left -= len;
         }
-        None
+        let tail = self.tail.as_ref()?;
+        let row = tail.ends_until(t) + left;
+        (row < tail.len()).then(|| tail.end(row))
     }
 
     /// The earliest start of a row that ends after `t`; those whose end is not known count if `opens` says so.
     pub(crate) fn first_start_after(&self, t: i64, opens: bool, in_order: bool) -> Option<i64> {
         let mut earliest: Option<i64> = None;
-        for chunk in self.chunks.iter().rev() {
+        if let Some(tail) = &self.tail {
+            // Events of one length start in the order in which they end.
+            let first = tail.ends_until(t);
+            earliest = (first < tail.len()).then(|| tail.start(first));
+            if first > 0 {
+                return earliest;
+            }
+        }
+        for (number, chunk) in self.chunks.iter().enumerate().rev() {
             let timeline = chunk.timeline();
-            let first = timeline.ends_until(t);
+            let first = timeline.ends_until(t).max(self.gone_of(number));
             let last = if opens {
                 chunk.len()
             } else {
@@ -119,12 +253,21 @@ impl Held {
         earliest
     }
 
+    /// How many rows of a chunk are held no longer.
+    fn gone_of(&self, chunk: usize) -> usize {
+        if chunk == 0 { self.gone } else { 0 }
+    }
+
     /// Drops rows that nothing after `from` depends on, with a lookback of `reach`.
     pub(crate) fn forget(&mut self, from: i64, reach: Reach) -> Result<(), DataError> {
         let Reach::Bounded { ticks, events } = reach else {
             return Ok(());
         };
         if events > 0 {
+            // Finding out takes as long as there are rows, so not before they are twice as many.
+            if self.len() < 2 * self.counted {
+                return Ok(());
+            }
             self.join()?;
         }
         let until = from.saturating_sub(ticks);
@@ -135,14 +278,21 @@ impl Held {
             } else {
                 chunk.timeline().ends_until(until)
             };
-            self.rows -= first;
+            let first = first.max(self.gone);
+            self.rows -= first - self.gone;
+            self.gone = first;
             if first < chunk.len() {
-                if first > 0 {
-                    self.chunks[0] = chunk.slice(first, chunk.len() - first);
-                }
                 break;
             }
             self.chunks.pop_front();
+            self.gone = 0;
+        }
+        if events > 0 {
+            self.counted = self.rows;
+        } else if self.chunks.is_empty()
+            && let Some(tail) = &mut self.tail
+        {
+            tail.forget(tail.ends_until(until));
         }
         Ok(())
     }

@@ -626,7 +626,7 @@ impl Calls<'_> {
     /// The parameters of a loop.
     fn params(&self, called: &StateLoop) -> Vec<u64> {
         let param = |param: &ParamSource| match param {
-            ParamSource::Text(text) => u64::from(self.piece.texts[text]),
+            ParamSource::Text(text) => u64::from(self.piece.dictionary.codes[text]),
             other => unreachable!("{other:?} is no parameter of a reducer"),
         };
         called.params.iter().map(param).collect()

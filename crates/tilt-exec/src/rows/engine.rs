@@ -1,6 +1,9 @@
 //! What is kept of a window while it moves, one kind for each family of reductions.
 
-use std::collections::VecDeque;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeSet, VecDeque},
+};
 
 use tilt_codegen::lir::Ty;
 use tilt_ir::{Agg, QuantileMethod};
@@ -63,6 +66,8 @@ enum Kept {
     },
     /// The positions that contribute.
     Ends(VecDeque<u32>),
+    /// The same, the greatest first and equal ones in order.
+    Top(BTreeSet<(Reverse<i64>, u32)>),
     Extreme(Extreme),
     Order(Order),
     Frequency(Frequency),
@@ -89,7 +94,8 @@ impl Engine {
                 zeros: 0,
                 n: 0,
             },
-            Agg::First | Agg::Last => Kept::Ends(VecDeque::new()),
+            Agg::First | Agg::Last | Agg::Collect => Kept::Ends(VecDeque::new()),
+            Agg::TopK { .. } => Kept::Top(BTreeSet::new()),
             Agg::Min | Agg::ArgMin => Kept::Extreme(Extreme::new(false)),
             Agg::Max | Agg::ArgMax => Kept::Extreme(Extreme::new(true)),
             Agg::Median | Agg::Quantile { .. } => Kept::Order(Order::default()),
@@ -105,7 +111,7 @@ impl Engine {
             Agg::Kurtosis { .. } => parts(Terms::Powers(4)),
             Agg::Slope => parts(Terms::Line),
             Agg::Integral | Agg::Twa => parts(Terms::Areas),
-            Agg::Len | Agg::TopK { .. } | Agg::Collect | Agg::Custom(_) => Kept::Count(0),
+            Agg::Len | Agg::Custom(_) => Kept::Count(0),
         };
         Self {
             agg,
@@ -135,6 +141,7 @@ impl Engine {
             Kept::Total { sum, n } => (*sum, *n) = (0, 0),
             Kept::Product { product, zeros, n } => (*product, *zeros, *n) = (Some(1), 0, 0),
             Kept::Ends(positions) => positions.clear(),
+            Kept::Top(sorted) => sorted.clear(),
             Kept::Extreme(extreme) => extreme.clear(),
             Kept::Order(order) => order.clear(),
             Kept::Frequency(frequency) => frequency.clear(),
@@ -173,6 +180,9 @@ impl Engine {
                 }
             }
             Kept::Ends(positions) => positions.push_back(p as u32),
+            Kept::Top(sorted) => {
+                sorted.insert((Reverse(word as i64), p as u32));
+            }
             Kept::Extreme(extreme) => extreme.push(p as u32, word as i64),
             Kept::Order(order) => {
                 let keys = || {
@@ -217,11 +227,30 @@ impl Engine {
             Kept::Ends(positions) => {
                 positions.pop_front();
             }
+            Kept::Top(sorted) => {
+                sorted.remove(&(Reverse(word as i64), p as u32));
+            }
             Kept::Extreme(extreme) => extreme.pop(p as u32),
             Kept::Order(order) => order.pop(p as u32, key_of(f64::from_bits(word))),
             Kept::Frequency(frequency) => frequency.pop(word as i64),
             Kept::Ewm { .. } | Kept::Parts(_) => {}
         }
+    }
+
+    /// The positions of the list that the window makes; `None` if nothing contributes.
+    pub(crate) fn items(&self) -> Option<impl Iterator<Item = u32>> {
+        let (ends, top) = match &self.kept {
+            Kept::Ends(positions) if !positions.is_empty() => (Some(positions), None),
+            Kept::Top(sorted) if !sorted.is_empty() => (None, Some(sorted)),
+            _ => return None,
+        };
+        let most = match self.agg {
+            Agg::TopK { k } => k as usize,
+            _ => usize::MAX,
+        };
+        let ends = ends.into_iter().flatten().copied();
+        let top = top.into_iter().flatten().map(|(_, position)| *position);
+        Some(ends.chain(top).take(most))
     }
 
     /// The result of the window that has been brought about.
@@ -251,6 +280,7 @@ impl Engine {
                 Agg::First => positions.front().copied(),
                 _ => positions.back().copied(),
             }),
+            Kept::Top(_) => unreachable!("lists are asked for item by item"),
             Kept::Extreme(extreme) => match (agg, extreme.first()) {
                 (_, None) => Found::Nothing,
                 (Agg::ArgMin | Agg::ArgMax, Some(p)) => Found::Word(all.span(p as usize).1 as u64),

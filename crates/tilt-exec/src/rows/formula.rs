@@ -16,30 +16,31 @@ pub(crate) struct Moments {
 impl Moments {
     /// `None` without members.
     pub(crate) fn new([early, late]: &[Part; 2]) -> Option<Self> {
-        match (of_part(early), of_part(late)) {
-            (Some(early), Some(late)) => Some(Self::merge(early, late)),
-            (part, None) | (None, part) => part.map(|(moments, ..)| moments),
+        if early.n + late.n == 0 {
+            return None;
         }
-    }
-
-    /// Of both parts with their anchors and their means less the anchor.
-    fn merge((e, ke, e1): (Self, f64, f64), (l, kl, l1): (Self, f64, f64)) -> Self {
-        let n = e.n + l.n;
-        let d = (kl - ke) + (l1 - e1);
-        let d2 = d * d;
-        let d3 = d2 * d;
-        let d4 = d2 * d2;
-        Self {
+        // Sums that were not asked for are zero, and so are all of a part without members.
+        let both = early.n > 0 && late.n > 0;
+        let d = if both {
+            late.anchor.0 - early.anchor.0
+        } else {
+            0.0
+        };
+        let t = late.n as f64 * d;
+        let ([e1, e2, e3, e4], [l1, l2, l3, l4]) = (early.sums, late.sums);
+        let s1 = e1 + (l1 + t);
+        let s2 = e2 + (l2 + d * (2.0 * l1 + t));
+        let s3 = e3 + (l3 + d * (3.0 * l2 + d * (3.0 * l1 + t)));
+        let s4 = e4 + (l4 + d * (4.0 * l3 + d * (6.0 * l2 + d * (4.0 * l1 + t))));
+        let n = (early.n + late.n) as f64;
+        let m = s1 / n;
+        let c = m * s1;
+        Some(Self {
             n,
-            m2: (e.m2 + l.m2) + d2 * (e.n * l.n / n),
-            m3: (e.m3 + l.m3)
-                + d3 * (e.n * l.n * (e.n - l.n) / (n * n))
-                + 3.0 * d * ((e.n * l.m2 - l.n * e.m2) / n),
-            m4: (e.m4 + l.m4)
-                + d4 * (e.n * l.n * (e.n * e.n - e.n * l.n + l.n * l.n) / (n * n * n))
-                + 6.0 * d2 * ((e.n * e.n * l.m2 + l.n * l.n * e.m2) / (n * n))
-                + 4.0 * d * ((e.n * l.m3 - l.n * e.m3) / n),
-        }
+            m2: not_negative(s2 - c),
+            m3: s3 - m * (3.0 * s2 - 2.0 * c),
+            m4: not_negative(s4 - m * (4.0 * s3 - m * (6.0 * s2 - 3.0 * c))),
+        })
     }
 
     pub(crate) fn variance(self, ddof: u32) -> Option<f64> {
@@ -55,7 +56,7 @@ impl Moments {
         if m2 == 0.0 {
             return Some(f64::NAN);
         }
-        let biased = (m3 / n) / ((m2 / n) * (m2 / n).sqrt());
+        let biased = (n.sqrt() * m3) / (m2 * m2.sqrt());
         Some(if bias {
             biased
         } else {
@@ -71,7 +72,7 @@ impl Moments {
         if m2 == 0.0 {
             return Some(f64::NAN);
         }
-        let pearson = (m4 / n) / ((m2 / n) * (m2 / n));
+        let pearson = (n * m4) / (m2 * m2);
         Some(match (bias, fisher) {
             (true, true) => pearson - 3.0,
             (true, false) => pearson,
@@ -82,26 +83,6 @@ impl Moments {
             }
         })
     }
-}
-
-/// The moments of a part, its anchor, and its mean less the anchor. Sums that were not asked for are zero.
-fn of_part(part: &Part) -> Option<(Moments, f64, f64)> {
-    if part.n == 0 {
-        return None;
-    }
-    let n = part.n as f64;
-    let [s1, s2, s3, s4] = part.sums;
-    let m1 = s1 / n;
-    let m2 = s2 - s1 * m1;
-    let m3 = (s3 - 3.0 * m1 * s2) + 2.0 * (m1 * m1) * s1;
-    let m4 = ((s4 - 4.0 * m1 * s3) + 6.0 * (m1 * m1) * s2) - 3.0 * ((m1 * m1) * m1) * s1;
-    let moments = Moments {
-        n,
-        m2: not_negative(m2),
-        m3,
-        m4: not_negative(m4),
-    };
-    Some((moments, part.anchor.0, m1))
 }
 
 /// Rounding must not make a sum of squares negative; NaN stays.

@@ -4,7 +4,7 @@
 //! are scanned as rows advance. Suffixes are scanned backward, block by block, when rows come to a block; of a long block only a *portion* at a time,
 //! from a carry that one pass over the block has left at the end of each portion.
 
-use std::ops::Range;
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use tilt_codegen::{
     abi::{Target, View},
@@ -21,6 +21,9 @@ use crate::{memory::Scratch, range::Steady, run::CHUNK};
 /// Units of a long block whose suffixes are kept together: they stay in the second cache.
 const PORTION: usize = 1 << 16;
 
+/// Carries of long blocks at the ends of their portions, the last portion's first, by the first units of the blocks.
+pub(super) type Passed = BTreeMap<usize, Vec<Vec<u64>>>;
+
 pub(super) struct BlockScans {
     steady: Steady,
     forward: usize,
@@ -35,6 +38,8 @@ pub(super) struct BlockScans {
     kept: Option<usize>,
     /// Of the long block that the next unit is in: carries at the ends of its portions, the last portion's first.
     carries: Vec<Vec<u64>>,
+    /// Those of blocks that were passed before.
+    passed: Arc<Passed>,
     /// Whether more units may come after the last.
     open: bool,
 }
@@ -57,11 +62,55 @@ impl BlockScans {
             late: held(2 * CHUNK + LANES),
             scanned: None,
             carry: Vec::new(),
-            early: held(2 * CHUNK + width),
+            early: held(4 * CHUNK + 2 * width),
             kept: None,
             carries: Vec::new(),
+            passed: Arc::default(),
             open,
         }
+    }
+
+    /// The same scans, going on with prefixes at a whole group of a block.
+    pub(super) fn starting(self, scanned: usize, carry: Vec<u64>, passed: Arc<Passed>) -> Self {
+        Self {
+            scanned: Some(scanned),
+            carry,
+            passed,
+            ..self
+        }
+    }
+
+    pub(super) fn has_units(&self) -> bool {
+        self.steady.len > 0
+    }
+
+    /// The block in which the window of a row ends, and the unit up to which its prefixes are scanned before that row.
+    pub(super) fn cut(&self, row: usize) -> (Range<usize>, usize) {
+        let unit = self.units(&(row..row + 1), self.steady.hi - 1).start;
+        let block = self.block(unit);
+        let cut = block.start + (unit - block.start) / LANES * LANES;
+        (block, cut)
+    }
+
+    /// The blocks in which windows of some rows begin, as far as they have several portions.
+    pub(super) fn long_blocks(&self, rows: &Range<usize>) -> Vec<Range<usize>> {
+        let units = self.units(rows, self.steady.lo);
+        let mut blocks = Vec::new();
+        let mut unit = units.start;
+        while unit < units.end && self.steady.width() as usize > PORTION {
+            let block = self.block(unit);
+            unit = block.end;
+            if block.len() > PORTION {
+                blocks.push(block);
+            }
+        }
+        blocks
+    }
+
+    /// The carries of a long block.
+    pub(super) fn carries_of(&mut self, calls: &Calls, block: &Range<usize>) -> Vec<Vec<u64>> {
+        self.pass(calls, block, (block.len() - 1) / PORTION);
+        std::mem::take(&mut self.carries)
     }
 
     /// The same scans for the rows after, over more units.
@@ -124,11 +173,12 @@ impl BlockScans {
         });
         let mut block = self.block(scanned);
         while scanned < needed.end {
+            let until = needed.end.min(scanned + CHUNK);
             self.late
                 .iter_mut()
-                .for_each(|held| held.keep(needed.start.min(scanned)));
-            let until = needed.end.min(scanned + CHUNK);
-            let mut ranges = Vec::new();
+                .for_each(|held| held.keep(needed.start.min(scanned), until + LANES));
+            let blocks = (until - scanned) / self.steady.width() as usize + 2;
+            let mut ranges = Vec::with_capacity(blocks);
             // A group that goes on with units still to come is scanned again when they have.
             let mut rest = None;
             while scanned < until {
@@ -181,8 +231,12 @@ impl BlockScans {
 
     /// Whether no unit that is still to come is one of a block.
     fn is_over(&self, block: &Range<usize>) -> bool {
+        // Short blocks are many: no division for each.
+        if !self.open {
+            return true;
+        }
         let end = self.steady.block_start(block.end as i64 - 1) + self.steady.width();
-        !self.open || end <= self.steady.len as i64
+        end <= self.steady.len as i64
     }
 
     fn advance_suffixes(&mut self, calls: &Calls, needed: Range<usize>) {
@@ -190,11 +244,13 @@ impl BlockScans {
         if kept >= needed.end {
             return;
         }
+        let width = self.steady.width() as usize;
+        // Whole blocks, or a portion; or what a pass writes.
+        let until = needed.end + width.clamp(CHUNK, PORTION);
         self.early
             .iter_mut()
-            .for_each(|held| held.keep(needed.start));
-        let mut blocks = Vec::new();
-        let width = self.steady.width() as usize;
+            .for_each(|held| held.keep(needed.start, until));
+        let mut blocks = Vec::with_capacity(needed.len() / width + 2);
         let mut block = self.block(kept);
         while kept < needed.end {
             if kept == block.end {
@@ -244,7 +300,10 @@ impl BlockScans {
     fn portion(&mut self, calls: &Calls, block: &Range<usize>, from: usize) -> usize {
         let portion = (block.end - 1 - from) / PORTION;
         if portion >= self.carries.len() {
-            self.pass(calls, block, portion);
+            match self.passed.get(&block.start) {
+                Some(carries) => self.carries = carries[..=portion].to_vec(),
+                None => self.pass(calls, block, portion),
+            }
         }
         let mut carry = self.carries[portion].clone();
         self.carries.truncate(portion);

@@ -89,10 +89,10 @@ impl<'c> Calls<'c> {
         targets: &[Target],
         carry: &mut [u64],
     ) {
-        let pairs: Vec<i64> = ranges
-            .iter()
-            .flat_map(|(units, _)| [units.start as i64, units.end as i64])
-            .collect();
+        let mut pairs = Vec::with_capacity(2 * ranges.len());
+        for (units, _) in ranges {
+            pairs.extend([units.start as i64, units.end as i64]);
+        }
         let Some(leaf) = self.anchor else {
             return self.call(self.views, number, counted(&pairs), targets, carry);
         };
@@ -159,6 +159,29 @@ impl<'c> Calls<'c> {
         }
     }
 
+    /// Calls a loop over ranges, given as pairs.
+    pub(super) fn over_ranges(
+        &self,
+        number: usize,
+        ranges: &[i64],
+        targets: &[Target],
+        state: &mut [u64],
+    ) {
+        self.call(self.views, number, counted(ranges), targets, state);
+    }
+
+    /// Calls a loop over ranges of other columns.
+    pub(super) fn over_columns(
+        &self,
+        number: usize,
+        views: &[View],
+        ranges: &[i64],
+        targets: &[Target],
+        state: &mut [u64],
+    ) {
+        self.call(views, number, counted(ranges), targets, state);
+    }
+
     /// Calls a loop of panes, the first of which begins with row 0 of the views.
     pub(super) fn panes(&self, number: usize, views: &[View], panes: usize, targets: &[Target]) {
         let none = (std::ptr::null(), panes);
@@ -190,8 +213,8 @@ impl<'c> Calls<'c> {
                 (view.values.wrapping_sub(AHEAD), bytes as u64)
             }
             // What is scanned backward has just been read forward.
-            (Sink::Scan { backward: true, .. }, _) => (nothing_ahead(), 0),
-            (Sink::Scan { .. }, Some(Next { row, first })) => {
+            (Sink::Scan { backward: true, .. } | Sink::Comb { .. }, _) => (nothing_ahead(), 0),
+            (Sink::Scan { .. } | Sink::Slide { .. }, Some(Next { row, first })) => {
                 let step = bytes - left(bytes);
                 let next = view.values.wrapping_add(row * bytes);
                 (next.wrapping_sub(first * step), step as u64)

@@ -1,6 +1,9 @@
-//! Scans of all positions of a piece, of which rows read by index: windows that follow no pattern.
+//! Scans of which rows read by index: windows that follow no pattern, and windows without a beginning.
+//!
+//! Windows with a beginning have columns of all positions. Those without read the running total at their end alone, so of these no more is kept than a chunk of
+//! rows reads, and a scan can begin at any position whose carry is known.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use tilt_codegen::{
     abi::{Target, View},
@@ -18,13 +21,19 @@ use crate::{
 /// Elements before the first position: neutral ones, and room for what a group writes too much.
 const PAD: usize = 8;
 
+#[derive(Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of the plan")]
 pub(super) struct Columns {
     kind: Kind,
     slots: Vec<(Combine, Ty)>,
-    /// Suffixes of blocks, for each slot: element `p + PAD` from position `p` to the block's end.
-    suffixes: Vec<Returned>,
+    /// Suffixes of blocks, for each slot: element `p - base + PAD` from position `p` to the block's end.
+    suffixes: Vec<Arc<Returned>>,
     /// Prefixes of blocks, or running totals, up to the position.
-    prefixes: Vec<Returned>,
+    prefixes: Vec<Arc<Returned>>,
+    /// The first position that has an element.
+    base: usize,
+    /// Whether windows have no beginning: nobody reads suffixes, or what earlier chunks have read.
+    running: bool,
     /// Positions that are scanned, and the block that the next one is in.
     scanned: usize,
     block: Range<usize>,
@@ -50,7 +59,9 @@ enum Kind {
 }
 
 impl Columns {
-    pub(super) fn new(plan: &WindowPlan, len: usize, open: bool) -> Self {
+    pub(super) fn new(plan: &WindowPlan, range: &RangeRun, open: bool) -> Self {
+        let running = range.plan.is_running();
+        let len = if running { 0 } else { range.len() };
         let kind = match plan.algorithm {
             Algorithm::Blocks { forward, backward } => Kind::Blocks { forward, backward },
             other => Kind::Prefix {
@@ -61,7 +72,7 @@ impl Columns {
             let columns = plan.slots.iter().map(|(op, ty)| {
                 let memory = Returned::new(room(len) * ty.bytes());
                 fill(memory.as_ptr(), PAD, *ty, op.neutral(*ty));
-                memory
+                Arc::new(memory)
             });
             columns.collect()
         };
@@ -69,10 +80,12 @@ impl Columns {
             kind,
             slots: plan.slots.clone(),
             suffixes: match kind {
-                Kind::Blocks { .. } => columns(),
-                Kind::Prefix { .. } => Vec::new(),
+                Kind::Blocks { .. } if !running => columns(),
+                Kind::Blocks { .. } | Kind::Prefix { .. } => Vec::new(),
             },
             prefixes: columns(),
+            base: 0,
+            running,
             scanned: 0,
             block: 0..0,
             carry: neutral_words(&plan.slots),
@@ -85,40 +98,113 @@ impl Columns {
         }
     }
 
+    /// Scans of windows without a beginning that go on at a multiple of eight, with the carry there; the source has `len` positions.
+    pub(super) fn starting(self, position: usize, carry: Vec<u64>, len: usize) -> Self {
+        debug_assert!(self.running && position.is_multiple_of(LANES));
+        Self {
+            base: position,
+            scanned: position,
+            filled: position,
+            block: 0..len,
+            carry,
+            ..self
+        }
+    }
+
     /// The same scans for the rows after, over more positions.
     pub(super) fn resume(mut self, len: usize, open: bool) -> Self {
         (self.open, self.has_more) = (open, true);
-        let filled = self.filled + PAD;
+        if !self.running {
+            self.reserve(len);
+        }
+        self
+    }
+
+    /// Makes room for the positions up to `end`.
+    fn reserve(&mut self, end: usize) {
+        let (filled, room) = (self.filled - self.base + PAD, room(end - self.base));
         let columns = self.suffixes.iter_mut().zip(&self.slots);
         for (memory, (_, ty)) in columns.chain(self.prefixes.iter_mut().zip(&self.slots)) {
-            if memory.len() < room(len) * ty.bytes() {
-                let more = Returned::new(2 * room(len) * ty.bytes());
+            if memory.len() < room * ty.bytes() {
+                let more = Returned::new(2 * room * ty.bytes());
                 // SAFETY: both have room for what is filled.
                 unsafe {
                     let (from, to) = (memory.as_ptr(), more.as_ptr());
                     std::ptr::copy_nonoverlapping(from, to, filled * ty.bytes());
                 }
-                *memory = more;
+                *memory = Arc::new(more);
             }
         }
-        self
     }
 
-    /// The first positions are there no longer; all others are numbered anew.
-    pub(super) fn forget(&mut self, positions: usize) {
-        let kept = self.filled.saturating_sub(positions);
+    /// Gives up the elements of the positions before `from`.
+    fn drop_before(&mut self, from: usize) {
+        let dropped = from.saturating_sub(self.base).min(self.filled - self.base);
+        if dropped == 0 {
+            return;
+        }
+        let kept = self.filled - self.base - dropped;
         let columns = self.suffixes.iter().zip(&self.slots);
         for (memory, (_, ty)) in columns.chain(self.prefixes.iter().zip(&self.slots)) {
             let bytes = ty.bytes();
             let to = memory.as_ptr().wrapping_add(PAD * bytes);
             // SAFETY: both lie in what is filled.
-            unsafe { std::ptr::copy(to.wrapping_add(positions * bytes), to, kept * bytes) }
+            unsafe { std::ptr::copy(to.wrapping_add(dropped * bytes), to, kept * bytes) }
         }
+        self.base += dropped;
+    }
+
+    /// The first positions are there no longer; all others are numbered anew.
+    pub(super) fn forget(&mut self, positions: usize) {
+        self.drop_before(positions);
         let moved = |position: usize| position.saturating_sub(positions);
-        self.filled = kept;
+        self.base = moved(self.base);
+        self.filled = moved(self.filled);
         self.scanned = moved(self.scanned);
         // A block that began with the first position of all goes on for ever; groups are counted from any multiple of eight.
         self.block = moved(self.block.start)..moved(self.block.end);
+    }
+
+    pub(super) fn is_prefix(&self) -> bool {
+        matches!(self.kind, Kind::Prefix { .. })
+    }
+
+    /// Scans of which others have done these positions.
+    pub(super) fn scanned_to(self, positions: usize) -> Self {
+        Self {
+            scanned: positions,
+            filled: positions,
+            ..self
+        }
+    }
+
+    /// Scans running totals of some positions.
+    pub(super) fn scan_part(&self, calls: &Calls, positions: Range<usize>, carry: &mut [u64]) {
+        let Kind::Prefix { forward } = self.kind else {
+            unreachable!("blocks are scanned as a whole")
+        };
+        let targets = self.targets(&self.prefixes);
+        calls.scan(forward, &[(positions, 0)], &targets, carry);
+    }
+
+    /// Scans whole blocks that follow each other.
+    pub(super) fn scan_whole(&self, calls: &Calls, blocks: &[Range<usize>]) {
+        let Kind::Blocks { forward, backward } = self.kind else {
+            unreachable!("running totals have no blocks")
+        };
+        for (number, columns) in [(forward, &self.prefixes), (backward, &self.suffixes)] {
+            let anchored = blocks.iter().map(|block| {
+                let anchor = if number == forward {
+                    block.start
+                } else {
+                    block.end - 1
+                };
+                (block.clone(), anchor)
+            });
+            let ranges: Vec<(Range<usize>, usize)> = anchored.collect();
+            let targets = self.targets(columns);
+            calls.scan(number, &ranges, &targets, &mut neutral_words(&self.slots));
+        }
     }
 
     pub(super) fn scanned(&self) -> usize {
@@ -140,13 +226,21 @@ impl Columns {
     ) -> Range<usize> {
         let from = self.scanned;
         let target = range.end(rows, scratch);
+        if self.running {
+            // Rows to come read from the last position that this chunk reads on, which is in the last group.
+            self.drop_before(self.scanned.saturating_sub(LANES));
+            self.reserve(self.scanned.max(target) + LANES);
+        }
         match self.kind {
-            Kind::Prefix { forward } => {
-                self.extend(calls, forward, target);
-                self.index_totals(range, rows.len(), scratch);
-            }
+            Kind::Prefix { forward } => self.extend(calls, forward, target),
             Kind::Blocks { forward, backward } => {
                 self.scan_blocks(calls, range, (forward, backward), target);
+            }
+        }
+        match self.kind {
+            _ if self.running => self.index_ends(range, rows.len(), scratch),
+            Kind::Prefix { .. } => self.index_totals(range, rows.len(), scratch),
+            Kind::Blocks { .. } => {
                 let Parts { early, late } = range.parts(PAD as u32, scratch);
                 (self.early, self.late) = (early, late);
             }
@@ -182,7 +276,8 @@ impl Columns {
         loop {
             let is_over = !self.open || range.is_over(&self.block);
             if self.scanned == self.block.end || rest.is_some() {
-                if is_over && !self.has_suffixes && !self.block.is_empty() {
+                let is_new = !self.running && !self.has_suffixes && !self.block.is_empty();
+                if is_over && is_new {
                     suffixes.push((self.block.clone(), self.block.end - 1));
                     self.has_suffixes = true;
                 }
@@ -236,14 +331,35 @@ impl Columns {
     }
 
     /// Where the loops write, by position.
-    fn targets(&self, columns: &[Returned]) -> Vec<Target> {
+    fn targets(&self, columns: &[Arc<Returned>]) -> Vec<Target> {
         let columns = columns.iter().zip(&self.slots);
         let targets = columns.map(|(memory, (_, ty))| Target {
-            values: memory.as_ptr().wrapping_add(PAD * ty.bytes()),
+            values: memory
+                .as_ptr()
+                .wrapping_add(PAD * ty.bytes())
+                .wrapping_sub(self.base * ty.bytes()),
             validity: std::ptr::null_mut(),
-            len: (memory.len() / ty.bytes() - PAD) as u64,
+            len: (memory.len() / ty.bytes() - PAD + self.base) as u64,
         });
         targets.collect()
+    }
+
+    /// Which running totals rows of windows without a beginning read: before the end, and nothing before that.
+    fn index_ends(&mut self, range: &mut RangeRun, n: usize, scratch: &mut Scratch) {
+        let padded = n.next_multiple_of(LANES);
+        let [early, late] = [(); 2].map(|()| scratch.slice::<u32>(padded));
+        early.fill(0);
+        let (first, end) = range.bounds(scratch);
+        let before_base = self.base as u32;
+        for (late, (first, end)) in late.iter_mut().zip(first.iter().zip(end)) {
+            *late = if first < end {
+                end - 1 - before_base + PAD as u32
+            } else {
+                0
+            };
+        }
+        late[n..].fill(0);
+        (self.early, self.late) = (early.as_ptr(), late.as_ptr());
     }
 
     /// Which running totals rows read: before the first position and before the end.
@@ -274,7 +390,7 @@ impl Columns {
         let (slot, is_late) = (column / 2, column % 2 == 1);
         let (op, ty) = self.slots[slot];
         let memory = match self.kind {
-            Kind::Blocks { .. } if !is_late => &self.suffixes[slot],
+            Kind::Blocks { .. } if !is_late && !self.running => &self.suffixes[slot],
             _ => &self.prefixes[slot],
         };
         let Some(steady) = range.steady() else {

@@ -1,6 +1,6 @@
 //! Panes: as many positions as windows move by from row to row, folded into one element.
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 use tilt_codegen::{
     abi::{Target, View},
@@ -18,14 +18,17 @@ use crate::{
     window::{Guard, PanePlan, WindowPlan},
 };
 
+/// An element of each pane, for each slot.
+#[derive(Clone)]
+pub(crate) struct PaneColumns(Arc<Vec<(Returned, Ty)>>);
+
 pub(super) struct Panes {
     plan: PanePlan,
     steady: Steady,
     /// The position that pane 0 begins with, at most 0.
     first: i64,
     positions: usize,
-    /// An element of each pane, for each slot.
-    columns: Vec<(Returned, Ty)>,
+    columns: PaneColumns,
     views: Vec<View>,
     /// Panes from the first that a row reads to this one are folded; none at first.
     folded: Option<usize>,
@@ -36,25 +39,62 @@ pub(super) struct Panes {
 impl Panes {
     pub(super) fn new(plan: PanePlan, range: &RangeRun, slots: &[(Combine, Ty)]) -> Self {
         let (steady, first) = range.panes().expect("ranges with panes are regular");
-        let columns = slots.iter();
-        let columns: Vec<(Returned, Ty)> = columns
+        let columns = slots
+            .iter()
             .map(|(_, ty)| (Returned::new((steady.len + LANES) * ty.bytes()), *ty))
             .collect();
-        let views = columns.iter().map(|(memory, _)| View {
-            values: memory.as_ptr(),
-            len: (steady.len + LANES) as u64,
-            ..view::nothing()
-        });
-        Self {
+        let this = Self {
             plan,
             steady,
             first,
             positions: range.len(),
-            views: views.collect(),
-            columns,
+            views: Vec::new(),
+            columns: PaneColumns(Arc::new(Vec::new())),
             folded: None,
             latest: 0..0,
+        };
+        this.of(PaneColumns(Arc::new(columns)))
+    }
+
+    /// The same panes in other columns.
+    fn of(self, columns: PaneColumns) -> Self {
+        let len = (self.steady.len + LANES) as u64;
+        let views = columns.0.iter().map(|(memory, _)| View {
+            values: memory.as_ptr(),
+            len,
+            ..view::nothing()
+        });
+        Self {
+            views: views.collect(),
+            columns,
+            ..self
         }
+    }
+
+    /// Panes that are all folded already.
+    pub(super) fn folded(self, columns: PaneColumns) -> Self {
+        let folded = Some(self.steady.len);
+        Self {
+            folded,
+            ..self.of(columns)
+        }
+    }
+
+    pub(super) fn columns(&self) -> PaneColumns {
+        self.columns.clone()
+    }
+
+    /// Folds some panes into columns; returns their positions, and the bits of magnitudes where the guard looks.
+    pub(super) fn fold_into(
+        &self,
+        calls: &Calls,
+        panes: Range<usize>,
+        columns: &PaneColumns,
+        guard: Guard,
+    ) -> (Range<usize>, u64) {
+        self.fold_panes(calls, &panes, columns);
+        let magnitude = magnitude(columns, &panes, guard);
+        (self.positions_of(panes), magnitude)
     }
 
     pub(super) fn steady(&self) -> Steady {
@@ -83,15 +123,20 @@ impl Panes {
             .unwrap_or_else(|| pane(rows.start, self.steady.lo - 1));
         self.latest = start..end.max(start);
         self.folded = Some(self.latest.end);
-        let whole = self.whole(self.latest.clone());
+        self.fold_panes(calls, &self.latest, &self.columns);
+        self.positions_of(self.latest.clone())
+    }
+
+    fn fold_panes(&self, calls: &Calls, panes: &Range<usize>, columns: &PaneColumns) {
+        let whole = self.whole(panes.clone());
         if let (Some(number), false) = (self.plan.short, whole.is_empty()) {
             let first = self.positions_of(whole.clone()).start;
             let views = calls.shifted(&[first as i64]);
-            calls.panes(number, &views, whole.len(), &self.targets(whole.start));
+            let targets = self.targets(columns, whole.start);
+            calls.panes(number, &views, whole.len(), &targets);
         }
-        self.fold(calls, self.latest.start..whole.start);
-        self.fold(calls, whole.end..self.latest.end);
-        self.positions_of(self.latest.clone())
+        self.fold(calls, panes.start..whole.start, columns);
+        self.fold(calls, whole.end..panes.end, columns);
     }
 
     /// Of some panes those that the loop for short ones folds: whole ones, a multiple of eight.
@@ -106,14 +151,15 @@ impl Panes {
         }
     }
 
-    fn fold(&self, calls: &Calls, panes: Range<usize>) {
+    fn fold(&self, calls: &Calls, panes: Range<usize>, columns: &PaneColumns) {
         let mut ranges = Vec::with_capacity(2 * panes.len());
         for pane in panes.clone() {
             let positions = self.positions_of(pane..pane + 1);
             ranges.extend([positions.start as i64, positions.end as i64]);
         }
         if !ranges.is_empty() {
-            calls.fold(self.plan.fold, &ranges, &self.targets(panes.start), None);
+            let targets = self.targets(columns, panes.start);
+            calls.fold(self.plan.fold, &ranges, &targets, None);
         }
     }
 
@@ -125,9 +171,8 @@ impl Panes {
         position(panes.start)..position(panes.end)
     }
 
-    fn targets(&self, pane: usize) -> Vec<Target> {
-        let columns = self.columns.iter();
-        let targets = columns.map(|(memory, ty)| Target {
+    fn targets(&self, columns: &PaneColumns, pane: usize) -> Vec<Target> {
+        let targets = columns.0.iter().map(|(memory, ty)| Target {
             values: memory.as_ptr().wrapping_add(pane * ty.bytes()),
             validity: std::ptr::null_mut(),
             len: (self.steady.len + LANES - pane) as u64,
@@ -137,14 +182,17 @@ impl Panes {
 
     /// The bits of magnitudes that the last slot of the latest panes has joined, if the guard looks there.
     pub(super) fn magnitude(&self, guard: Guard) -> u64 {
-        let (Guard::Slot, Some((memory, _))) = (guard, self.columns.last()) else {
-            return 0;
-        };
-        #[expect(clippy::cast_ptr_alignment, reason = "a slot of words")]
-        let at = memory.as_ptr().cast::<u64>();
-        // SAFETY: the latest panes were written.
-        let bits =
-            unsafe { std::slice::from_raw_parts(at.add(self.latest.start), self.latest.len()) };
-        bits.iter().fold(0, |all, bits| all | bits)
+        magnitude(&self.columns, &self.latest, guard)
     }
+}
+
+fn magnitude(columns: &PaneColumns, panes: &Range<usize>, guard: Guard) -> u64 {
+    let (Guard::Slot, Some((memory, _))) = (guard, columns.0.last()) else {
+        return 0;
+    };
+    #[expect(clippy::cast_ptr_alignment, reason = "a slot of words")]
+    let at = memory.as_ptr().cast::<u64>();
+    // SAFETY: the panes were written.
+    let bits = unsafe { std::slice::from_raw_parts(at.add(panes.start), panes.len()) };
+    bits.iter().fold(0, |all, bits| all | bits)
 }

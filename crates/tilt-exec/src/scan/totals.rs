@@ -57,6 +57,21 @@ impl Totals {
         Self { steady, ..self }
     }
 
+    /// The same totals, going on after a row whose totals are these.
+    pub(super) fn starting(self, carry: Vec<u64>) -> Self {
+        Self {
+            carry: Some(carry),
+            ..self
+        }
+    }
+
+    /// The window of the row before a row.
+    pub(super) fn window(&self, row: usize) -> Range<usize> {
+        let before = row as i64 - 1;
+        let unit = |offset: i64| (before + offset).clamp(0, self.steady.len as i64) as usize;
+        unit(self.steady.lo)..unit(self.steady.hi)
+    }
+
     /// The units that a chunk of rows reads for the first time.
     pub(super) fn entering(&self, rows: &Range<usize>) -> Range<usize> {
         let hi = self.steady.hi;
@@ -88,7 +103,7 @@ impl Totals {
             .collect();
         let mut carry = match self.carry.take() {
             Some(carry) => carry,
-            None => self.before(calls, rows.start as i64 - 1),
+            None => self.before(calls, rows.start),
         };
         let calls = &calls.with_next(Next {
             row: rows.end,
@@ -105,11 +120,10 @@ impl Totals {
         self.carry = Some(carry);
     }
 
-    /// The totals of one row, for which nothing is known. Overwrites the columns.
-    fn before(&self, calls: &Calls, row: i64) -> Vec<u64> {
+    /// The totals of the row before a row, for which nothing is known. Overwrites the columns.
+    fn before(&self, calls: &Calls, row: usize) -> Vec<u64> {
         let mut carry = neutral_words(&self.slots);
-        let unit = |offset: i64| (row + offset).clamp(0, self.steady.len as i64) as usize;
-        let mut units = unit(self.steady.lo)..unit(self.steady.hi);
+        let mut units = self.window(row);
         while !units.is_empty() {
             let part = units.start..units.end.min(units.start + CHUNK);
             units.start = part.end;

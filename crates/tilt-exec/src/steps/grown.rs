@@ -7,9 +7,6 @@ use tilt_codegen::lir::{LANES, Ty};
 
 use crate::{memory::Returned, run::Output, series::Leaf};
 
-/// Rows that a column has room for at first.
-const ROOM: usize = 1 << 10;
-
 /// A column. How many rows it has, those know who write it; all columns of a stream have as many.
 #[derive(Debug)]
 pub(super) struct Grown {
@@ -17,21 +14,64 @@ pub(super) struct Grown {
     /// Elements before the first, which a recurrence reads, whatever they are.
     lead: usize,
     room: usize,
+    /// Whether anybody reads it; otherwise its rows have any values.
+    is_read: bool,
     /// Elements; bits of bools.
-    values: Arc<Returned>,
-    valid: Option<Arc<Returned>>,
+    values: Room,
+    valid: Option<Room>,
+}
+
+/// Memory that is written while all of it is lent as a buffer: who writes knows that nobody reads there.
+#[derive(Debug)]
+struct Room {
+    memory: Arc<Returned>,
+    whole: Buffer,
+}
+
+impl Room {
+    fn new(bytes: usize) -> Self {
+        let memory = Arc::new(Returned::new(bytes));
+        let owner: Arc<dyn Allocation> = Arc::clone(&memory) as Arc<dyn Allocation>;
+        let at = NonNull::new(memory.as_ptr()).expect("memory has an address");
+        // SAFETY: `owner` keeps the memory, which is as long, alive.
+        let whole = unsafe { Buffer::from_custom_allocation(at, memory.len(), owner) };
+        Self { memory, whole }
+    }
+
+    fn as_ptr(&self) -> *mut u8 {
+        self.memory.as_ptr()
+    }
 }
 
 impl Grown {
-    pub(super) fn new(ty: Ty, nullable: bool, lead: usize) -> Self {
+    /// No rows, with room for some at first.
+    pub(super) fn new(ty: Ty, nullable: bool, lead: usize, room: usize) -> Self {
         let lead = if ty == Ty::Bool { 0 } else { lead };
         Self {
             ty,
             lead,
-            room: ROOM,
-            values: Arc::new(Returned::new(bytes(ty, lead + ROOM))),
-            valid: nullable.then(|| Arc::new(Returned::new(bytes(Ty::Bool, ROOM)))),
+            room,
+            is_read: true,
+            values: Room::new(bytes(ty, lead + room)),
+            valid: nullable.then(|| Room::new(bytes(Ty::Bool, room))),
         }
+    }
+
+    /// The same column, if nobody reads it.
+    pub(super) fn unread(self) -> Self {
+        Self {
+            is_read: false,
+            ..self
+        }
+    }
+
+    pub(super) fn is_read(&self) -> bool {
+        self.is_read
+    }
+
+    /// Appends rows of any values to the first `len`.
+    pub(super) fn skip(&mut self, len: usize, rows: usize) {
+        self.reserve(len, rows);
     }
 
     /// Whether rows may have no value.
@@ -57,14 +97,14 @@ impl Grown {
         }
         self.room = needed.max(2 * self.room);
         let room = self.room;
-        let grow = |memory: &mut Arc<Returned>, ty: Ty, lead: usize| {
-            let larger = Returned::new(bytes(ty, lead + room));
+        let grow = |memory: &mut Room, ty: Ty, lead: usize| {
+            let larger = Room::new(bytes(ty, lead + room));
             // SAFETY: both have room for what is there.
             unsafe {
                 let (from, to) = (memory.as_ptr(), larger.as_ptr());
                 std::ptr::copy_nonoverlapping(from, to, bytes(ty, lead + len));
             }
-            *memory = Arc::new(larger);
+            *memory = larger;
         };
         grow(&mut self.values, self.ty, self.lead);
         if let Some(valid) = &mut self.valid {
@@ -90,6 +130,20 @@ impl Grown {
         }
     }
 
+    /// Appends elements, none of them null, to the first `len`. False if they are not as wide as those of the column.
+    pub(super) fn append_values(&mut self, len: usize, rows: usize, values: &[u8]) -> bool {
+        if self.ty == Ty::Bool || values.len() != rows * self.ty.bytes() {
+            return false;
+        }
+        self.reserve(len, rows);
+        // SAFETY: there is room for as many elements.
+        unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), self.at(len), values.len()) }
+        if let Some(valid) = &self.valid {
+            append_bits(valid, len, &BooleanBuffer::new_set(rows));
+        }
+        true
+    }
+
     /// Where a loop writes rows from `len` on: elements in their place, bits into memory of their own, because they begin with a byte.
     pub(super) fn output(&self, len: usize, bits: &Bits) -> Output {
         Output {
@@ -102,6 +156,7 @@ impl Grown {
                 .valid
                 .as_ref()
                 .map_or(std::ptr::null_mut(), Returned::as_ptr),
+            unread: false,
         }
     }
 
@@ -145,16 +200,16 @@ impl Grown {
     /// The first `len` rows. Nobody may hold them when the column changes.
     pub(super) fn leaf(&self, len: usize) -> Leaf {
         let padded = len.next_multiple_of(LANES);
-        let values = shared(&self.values, bytes(self.ty, self.lead + padded));
-        let values = values.slice(bytes(self.ty, self.lead));
+        let values = &self.values.whole;
+        let values = values.slice_with_length(bytes(self.ty, self.lead), bytes(self.ty, padded));
         let valid = self.valid.as_ref();
-        let valid = valid.map(|valid| shared(valid, bytes(Ty::Bool, padded)));
+        let valid = valid.map(|valid| valid.whole.slice_with_length(0, bytes(Ty::Bool, padded)));
         Leaf::written(self.ty, len, values, valid)
     }
 
     /// The first `len` of some instants.
     pub(super) fn instants(&self, len: usize) -> ScalarBuffer<i64> {
-        ScalarBuffer::new(shared(&self.values, bytes(Ty::I64, len)), 0, len)
+        ScalarBuffer::new(self.values.whole.clone(), 0, len)
     }
 
     /// An instant.
@@ -190,16 +245,9 @@ fn bytes(ty: Ty, rows: usize) -> usize {
     }
 }
 
-/// The first bytes of some memory.
-fn shared(memory: &Arc<Returned>, bytes: usize) -> Buffer {
-    let owner: Arc<dyn Allocation> = Arc::clone(memory) as Arc<dyn Allocation>;
-    let at = NonNull::new(memory.as_ptr()).expect("memory has an address");
-    // SAFETY: `owner` keeps the memory, which is as long, alive; who writes it knows that nobody reads.
-    unsafe { Buffer::from_custom_allocation(at, bytes, owner) }
-}
-
 /// Puts bits after the first `len`.
-fn append_bits(memory: &Returned, len: usize, bits: &BooleanBuffer) {
+fn append_bits(room: &Room, len: usize, bits: &BooleanBuffer) {
+    let memory = &room.memory;
     // SAFETY: the memory belongs to this column, of which nobody reads rows from `len` on.
     let target = unsafe { std::slice::from_raw_parts_mut(memory.as_ptr(), memory.len()) };
     let end = (len + bits.len()).div_ceil(8);

@@ -6,7 +6,7 @@ use arrow_array::{Array, ArrayRef, Float64Array, Int64Array};
 use tilt_data::{Column, SnapshotBuffer, Spans, Timeline};
 use tilt_ir::{Program, Span, StreamId};
 
-use super::{Arrived, Reached, Steps};
+use super::{Arrived, Common, ROOM, Reached, Steps};
 use crate::{
     facts::SeriesFacts,
     query::{Backend, Compiled, Query, RunOptions},
@@ -151,14 +151,15 @@ fn in_steps(
         .reduce(|a, b| Span::new(a.start.min(b.start), a.end.max(b.end)))
         .expect("events");
     let options = RunOptions::default();
-    let mut steps = Steps::new(program, &prepared, &facts, buffers, run.start, &options)
-        .expect("a plan that goes on");
+    let common =
+        Common::new(program, &prepared, &facts, &options, ROOM).expect("a plan that goes on");
+    let mut steps = Steps::new(&common, &facts, buffers, run.start).expect("stages that go on");
     let mut done: BTreeMap<StreamId, usize> = buffers.keys().map(|id| (*id, 0)).collect();
     let mut end = run.start;
     let mut outputs = Vec::new();
     let output = |series: Series| steps_output(compiled, &series);
     while buffers.iter().any(|(id, b)| done[id] < b.len()) {
-        let mut covered = BTreeMap::new();
+        let mut covered = Vec::new();
         for (id, buffer) in buffers {
             let from = done[id];
             let n = (1 + noise.below(sizes)).min(buffer.len() - from);
@@ -202,13 +203,14 @@ fn in_steps(
                 Spans::Fixed(_) if last > 0 => buffer.timeline().end(last - 1),
                 _ => start,
             };
-            covered.insert(
+            let promised = i64::MIN;
+            covered.push((
                 *id,
                 Arrived {
                     covered: covers,
-                    promised: i64::MIN,
+                    promised,
                 },
-            );
+            ));
         }
         outputs.push(output(
             steps
@@ -227,7 +229,7 @@ fn in_steps(
         covered: i64::MAX,
         promised: i64::MAX,
     };
-    let covered = buffers.keys().map(|id| (*id, all)).collect();
+    let covered: Vec<_> = buffers.keys().map(|id| (*id, all)).collect();
     outputs.push(output(
         steps
             .step(

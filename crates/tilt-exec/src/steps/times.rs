@@ -5,7 +5,7 @@ use tilt_data::{Spans, Stamps, Timeline};
 use tilt_ir::OPEN;
 
 use super::{Arrived, grown::Grown};
-use crate::execute::MAX_CELLS;
+use crate::{execute::MAX_CELLS, tail::EndsOf};
 
 /// The intervals of rows, ordered by end, their starts too.
 #[derive(Debug)]
@@ -39,9 +39,9 @@ enum Kind {
 }
 
 impl Times {
-    /// No rows, of the kind that a timeline has; if a period is given, the first of them is to be the first of the timeline.
-    pub(super) fn like(timeline: &Timeline, period: Option<i64>) -> Self {
-        let instants = || Grown::new(Ty::I64, false, 0);
+    /// No rows, of the kind that a timeline has, with room for some at first; if a period is given, the first of them is to be the first of the timeline.
+    pub(super) fn like(timeline: &Timeline, period: Option<i64>, room: usize) -> Self {
+        let instants = || Grown::new(Ty::I64, false, 0, room);
         let kind = match (timeline.spans(), period) {
             (Spans::Fixed(length), Some(period)) if !timeline.is_empty() => Kind::Regular {
                 t0: timeline.end(0),
@@ -57,7 +57,7 @@ impl Times {
                 next: OPEN,
                 shown: false,
             },
-            (Spans::Contiguous { .. } | Spans::Starts { .. }, _) => return Self::intervals(),
+            (Spans::Contiguous { .. } | Spans::Starts { .. }, _) => return Self::intervals(room),
         };
         Self { kind, len: 0 }
     }
@@ -69,9 +69,9 @@ impl Times {
         Self { kind, len: 0 }
     }
 
-    /// Intervals, none so far.
-    pub(super) fn intervals() -> Self {
-        let instants = || Grown::new(Ty::I64, false, 0);
+    /// Intervals, none so far, with room for some at first.
+    pub(super) fn intervals(room: usize) -> Self {
+        let instants = || Grown::new(Ty::I64, false, 0, room);
         let kind = Kind::Intervals {
             starts: instants(),
             ends: instants(),
@@ -144,16 +144,13 @@ impl Times {
                 Spans::Fixed(of),
             ) => {
                 let next = i128::from(*period) * self.len as i128 + i128::from(*t0);
-                let goes_on = |i: usize| {
-                    i128::from(timeline.end(i)) == next + i as i128 * i128::from(*period)
-                };
+                let first = (!timeline.is_empty()).then(|| timeline.end(0));
+                let goes_on = first.is_none_or(|first| i128::from(first) == next);
                 of == length
+                    && goes_on
                     && match timeline.stamps() {
-                        Stamps::Regular { period: p, .. } => {
-                            timeline.is_empty()
-                                || goes_on(0) && (p == period || timeline.len() == 1)
-                        }
-                        Stamps::Explicit(_) => (0..timeline.len()).all(goes_on),
+                        Stamps::Regular { period: p, .. } => p == period || timeline.len() <= 1,
+                        Stamps::Explicit(stamps) => are_apart(stamps, *period),
                     }
             }
             (Kind::Fixed { length, .. }, Spans::Fixed(of)) => of == length,
@@ -178,6 +175,48 @@ impl Times {
             }
         }
         self.len += timeline.len();
+    }
+
+    /// Appends rows of one length that end at these instants. False if rows do not go on as those before did.
+    pub(super) fn append_fresh(&mut self, fresh: EndsOf, length: i64) -> bool {
+        let rows = match fresh {
+            EndsOf::Regular { len, .. } => len,
+            EndsOf::Explicit(ends) => ends.len(),
+        };
+        match (&mut self.kind, fresh) {
+            (
+                Kind::Regular {
+                    t0,
+                    period,
+                    length: of,
+                },
+                fresh,
+            ) => {
+                let next = i128::from(*period) * self.len as i128 + i128::from(*t0);
+                let goes_on = match fresh {
+                    EndsOf::Regular { t0, period: p, len } => {
+                        i128::from(t0) == next && (p == *period || len == 1)
+                    }
+                    EndsOf::Explicit(ends) => {
+                        let first = ends.first().map(|end| i128::from(*end));
+                        first.is_none_or(|first| first == next) && are_apart(ends, *period)
+                    }
+                };
+                if *of != length || !goes_on {
+                    return false;
+                }
+            }
+            (Kind::Fixed { ends, length: of }, fresh) if *of == length => match fresh {
+                EndsOf::Explicit(instants) => ends.append_instants(self.len, instants),
+                EndsOf::Regular { t0, period, len } => {
+                    let instants = (0..len as i64).map(|row| t0 + row * period);
+                    ends.append_instants(self.len, &instants.collect::<Vec<_>>());
+                }
+            },
+            _ => return false,
+        }
+        self.len += rows;
+        true
     }
 
     /// Whether the first row of a timeline replaces the last one at its own stamp.
@@ -273,4 +312,10 @@ impl Times {
         }
         self.len -= rows;
     }
+}
+
+/// Whether instants are a period apart, at the speed of memory.
+fn are_apart(instants: &[i64], period: i64) -> bool {
+    let pairs = instants.iter().zip(instants.get(1..).unwrap_or_default());
+    pairs.fold(true, |all, (a, b)| all & (b.wrapping_sub(*a) == period))
 }

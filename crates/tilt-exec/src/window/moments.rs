@@ -1,11 +1,11 @@
-//! Variance, skewness and kurtosis: power sums around a member of each part, merged.
+//! Variance, skewness and kurtosis: power sums around a member of each part, those of the late part moved to the anchor of the early one.
 //!
 //! The anchor is the contribution next to the split, a member of the sample, which keeps the shifted formulas well conditioned
 //! (`docs/ir.md`). Every expression here is evaluated in the order that page writes it.
 
 use super::{
-    Binary, Body, By, Combine, Compare, Guard, Inst, Kind, Part, Reduction, Result, Source,
-    StageReads, StreamId, Term, Ty, Unary, Unsupported, Valid, ValueId,
+    Binary, Body, By, Combine, Compare, Guard, Inst, Kind, Reduction, Result, Source, StageReads,
+    StreamId, Term, Ty, Unary, Unsupported, Valid, ValueId,
 };
 
 /// Count, mean and central sums of a window.
@@ -53,9 +53,15 @@ impl Reduction<'_, '_, '_> {
         let sides: [Vec<ValueId>; 2] =
             [0, 1].map(|side| columns.iter().copied().skip(side).step_by(2).collect());
         let [early, late] = sides;
-        let early = self.part(early, (stream, leaf), true);
-        let late = self.part(late, (stream, leaf), false);
-        Ok(self.merge(&early, &late))
+        let (n, distance, moved_by) = self.distance((stream, leaf));
+        let late = self.moved(&late, distance, moved_by);
+        let sums = early.iter().zip(late);
+        let sums: Vec<ValueId> = sums.map(|(e, l)| self.op(Binary::Add, *e, l)).collect();
+        Ok(Moments {
+            n,
+            central: self.central(&sums, n),
+            nonempty: self.extent.nonempty,
+        })
     }
 
     /// The column that contributions are: of the stream itself, or of its map made a stage.
@@ -87,186 +93,91 @@ impl Reduction<'_, '_, '_> {
         Ok(found)
     }
 
-    /// The sums of one part with their count and anchor.
-    fn part(&mut self, sums: Vec<ValueId>, (stream, leaf): (StreamId, usize), early: bool) -> Part {
+    /// How many events a window has, the distance of its late anchor from the early one, zero unless there are both, and that times the events of
+    /// the late part.
+    fn distance(&mut self, (stream, leaf): (StreamId, usize)) -> (ValueId, ValueId, ValueId) {
         let range = self.range;
         let ty = self.reads.planner.facts[&stream].leaves[leaf].ty;
-        let source = Source::Anchor {
-            range,
-            stream,
-            leaf,
-            early,
-        };
-        let anchor = self
-            .reads
-            .access(self.body, source, "anchor", ty, By::Row, false);
-        let anchor = self.body.load(anchor);
-        let anchor = self.body.convert(anchor, Ty::F64);
-        let position = |this: &mut Self, source: Source, name: &str| {
-            let access = this
+        let [early, late] = [true, false].map(|early| {
+            let source = Source::Anchor {
+                range,
+                stream,
+                leaf,
+                early,
+            };
+            let anchor = self
                 .reads
-                .access(this.body, source, name, Ty::U32, By::Row, false);
-            let position = this.body.load(access);
-            this.body.convert(position, Ty::I64)
-        };
-        let split = position(self, Source::RangeSplit(range), "window_split");
-        let edge = if early {
-            position(self, Source::RangeFirst(range), "window_first")
-        } else {
-            position(self, Source::RangeEnd(range), "window_end")
-        };
-        let (from, to) = if early { (edge, split) } else { (split, edge) };
-        let n = self.body.binary(Binary::Sub, to, from);
-        let n = self.body.convert(n, Ty::F64);
-        Part { n, anchor, sums }
+                .access(self.body, source, "anchor", ty, By::Row, false);
+            let anchor = self.body.load(anchor);
+            self.body.convert(anchor, Ty::F64)
+        });
+        let split = Source::RangeSplit(range);
+        let split = self
+            .reads
+            .access(self.body, split, "window_split", Ty::U32, By::Row, false);
+        let split = self.body.load(split);
+        // Positions have 32 bits, and so many are converted with less ado.
+        let end = self.body.convert(self.extent.end, Ty::U32);
+        let in_late = self.op(Binary::Sub, end, split);
+        let in_late = self.body.convert(in_late, Ty::F64);
+        let n = self.body.convert(self.extent.count, Ty::F64);
+        let zero = self.constant(0.0);
+        let no_late = self.body.compare(Compare::Eq, in_late, zero);
+        let no_early = self.body.compare(Compare::Eq, in_late, n);
+        let distance = self.op(Binary::Sub, late, early);
+        let distance = self.body.select(no_late, zero, distance);
+        let distance = self.body.select(no_early, zero, distance);
+        let moved_by = self.op(Binary::Mul, in_late, distance);
+        (n, distance, moved_by)
     }
 
-    /// Central sums of a part around its own mean: the mean less the anchor, then Σd² and so on.
-    fn central(&mut self, part: &Part) -> (ValueId, Vec<ValueId>) {
-        let Part { n, sums, .. } = part;
-        let s1 = sums[0];
-        let m1 = self.op(Binary::Div, s1, *n);
-        let correction = self.op(Binary::Mul, s1, m1);
-        let m2 = self.op(Binary::Sub, sums[1], correction);
+    /// The sums of powers of distances that are all greater by `d`, which together are `t`: binomials, nested.
+    fn moved(&mut self, sums: &[ValueId], d: ValueId, t: ValueId) -> Vec<ValueId> {
+        // How often each sum of lower order counts in those of the second, third and fourth power.
+        const TIMES: [&[f64]; 3] = [&[2.0], &[3.0, 3.0], &[4.0, 6.0, 4.0]];
+        let mut moved = vec![self.op(Binary::Add, sums[0], t)];
+        for (times, sum) in TIMES.iter().zip(&sums[1..]) {
+            let mut inner = t;
+            for (times, lower) in times.iter().zip(sums) {
+                let times = self.constant(*times);
+                let term = self.op(Binary::Mul, times, *lower);
+                let sum = self.op(Binary::Add, term, inner);
+                inner = self.op(Binary::Mul, d, sum);
+            }
+            moved.push(self.op(Binary::Add, *sum, inner));
+        }
+        moved
+    }
+
+    /// Sums around the mean, from those around another number.
+    fn central(&mut self, sums: &[ValueId], n: ValueId) -> Vec<ValueId> {
+        let m = self.op(Binary::Div, sums[0], n);
+        let c = self.op(Binary::Mul, m, sums[0]);
+        let m2 = self.op(Binary::Sub, sums[1], c);
         let mut central = vec![self.not_negative(m2)];
         if let Some(s3) = sums.get(2) {
-            let three = self.constant(3.0);
-            let two = self.constant(2.0);
-            let a = self.op(Binary::Mul, three, m1);
-            let a = self.op(Binary::Mul, a, sums[1]);
-            let left = self.op(Binary::Sub, *s3, a);
-            let squared = self.op(Binary::Mul, m1, m1);
-            let b = self.op(Binary::Mul, two, squared);
-            let b = self.op(Binary::Mul, b, s1);
-            central.push(self.op(Binary::Add, left, b));
+            let inner = self.weighted((3.0, sums[1]), (2.0, c));
+            let inner = self.op(Binary::Mul, m, inner);
+            central.push(self.op(Binary::Sub, *s3, inner));
         }
         if let Some(s4) = sums.get(3) {
-            let (four, six, three) = (self.constant(4.0), self.constant(6.0), self.constant(3.0));
-            let a = self.op(Binary::Mul, four, m1);
-            let a = self.op(Binary::Mul, a, sums[2]);
-            let left = self.op(Binary::Sub, *s4, a);
-            let squared = self.op(Binary::Mul, m1, m1);
-            let b = self.op(Binary::Mul, six, squared);
-            let b = self.op(Binary::Mul, b, sums[1]);
-            let left = self.op(Binary::Add, left, b);
-            let cubed = self.op(Binary::Mul, squared, m1);
-            let c = self.op(Binary::Mul, three, cubed);
-            let c = self.op(Binary::Mul, c, s1);
-            let m4 = self.op(Binary::Sub, left, c);
+            let inner = self.weighted((6.0, sums[1]), (3.0, c));
+            let inner = self.op(Binary::Mul, m, inner);
+            let four = self.constant(4.0);
+            let cubes = self.op(Binary::Mul, four, sums[2]);
+            let inner = self.op(Binary::Sub, cubes, inner);
+            let inner = self.op(Binary::Mul, m, inner);
+            let m4 = self.op(Binary::Sub, *s4, inner);
             central.push(self.not_negative(m4));
         }
-        (m1, central)
+        central
     }
 
-    /// Both parts together; a part without events leaves the other as it is.
-    fn merge(&mut self, early: &Part, late: &Part) -> Moments {
-        let (e_mean, e) = self.central(early);
-        let (l_mean, l) = self.central(late);
-        let (ne, nl) = (early.n, late.n);
-        let n = self.op(Binary::Add, ne, nl);
-        // Means are compared by their distances from the anchors, which are small where the values are not.
-        let anchors = self.op(Binary::Sub, late.anchor, early.anchor);
-        let distances = self.op(Binary::Sub, l_mean, e_mean);
-        let delta = self.op(Binary::Add, anchors, distances);
-        let delta2 = self.op(Binary::Mul, delta, delta);
-        let product = self.op(Binary::Mul, ne, nl);
-        let mut central = Vec::new();
-        let weight = self.op(Binary::Div, product, n);
-        let both = self.op(Binary::Add, e[0], l[0]);
-        let spread = self.op(Binary::Mul, delta2, weight);
-        central.push(self.op(Binary::Add, both, spread));
-        if e.len() > 1 {
-            central.push(self.merged_cubes(&e, &l, [ne, nl, n], delta, delta2, product));
-        }
-        if e.len() > 2 {
-            central.push(self.merged_fourths(&e, &l, [ne, nl, n], delta, delta2, product));
-        }
-        let zero = self.constant(0.0);
-        let no_early = self.body.compare(Compare::Eq, ne, zero);
-        let no_late = self.body.compare(Compare::Eq, nl, zero);
-        let central = central
-            .into_iter()
-            .zip(e.iter().zip(&l))
-            .map(|(both, (e, l))| {
-                let or_early = self.body.select(no_late, *e, both);
-                self.body.select(no_early, *l, or_early)
-            })
-            .collect();
-        Moments {
-            n,
-            central,
-            nonempty: self.extent.nonempty,
-        }
-    }
-
-    /// (M3E + M3L) + δ³·(nE·nL·(nE-nL)/(n·n)) + 3·δ·((nE·M2L - nL·M2E)/n)
-    fn merged_cubes(
-        &mut self,
-        e: &[ValueId],
-        l: &[ValueId],
-        [ne, nl, n]: [ValueId; 3],
-        delta: ValueId,
-        delta2: ValueId,
-        product: ValueId,
-    ) -> ValueId {
-        let delta3 = self.op(Binary::Mul, delta2, delta);
-        let difference = self.op(Binary::Sub, ne, nl);
-        let above = self.op(Binary::Mul, product, difference);
-        let below = self.op(Binary::Mul, n, n);
-        let ratio = self.op(Binary::Div, above, below);
-        let second = self.op(Binary::Mul, delta3, ratio);
-        let crossed = self.crossed(ne, nl, n, l[0], e[0]);
-        let three = self.constant(3.0);
-        let third = self.op(Binary::Mul, three, delta);
-        let third = self.op(Binary::Mul, third, crossed);
-        let sum = self.op(Binary::Add, e[1], l[1]);
-        let sum = self.op(Binary::Add, sum, second);
-        self.op(Binary::Add, sum, third)
-    }
-
-    /// (M4E + M4L) + δ⁴·(nE·nL·(nE·nE - nE·nL + nL·nL)/(n·n·n)) + 6·δ²·((nE·nE·M2L + nL·nL·M2E)/(n·n)) + 4·δ·((nE·M3L - nL·M3E)/n)
-    fn merged_fourths(
-        &mut self,
-        e: &[ValueId],
-        l: &[ValueId],
-        [ne, nl, n]: [ValueId; 3],
-        delta: ValueId,
-        delta2: ValueId,
-        product: ValueId,
-    ) -> ValueId {
-        let delta4 = self.op(Binary::Mul, delta2, delta2);
-        let (ne2, nl2) = (self.op(Binary::Mul, ne, ne), self.op(Binary::Mul, nl, nl));
-        let polynomial = self.op(Binary::Sub, ne2, product);
-        let polynomial = self.op(Binary::Add, polynomial, nl2);
-        let above = self.op(Binary::Mul, product, polynomial);
-        let n2 = self.op(Binary::Mul, n, n);
-        let n3 = self.op(Binary::Mul, n2, n);
-        let ratio = self.op(Binary::Div, above, n3);
-        let second = self.op(Binary::Mul, delta4, ratio);
-        let (a, b) = (
-            self.op(Binary::Mul, ne2, l[0]),
-            self.op(Binary::Mul, nl2, e[0]),
-        );
-        let squares = self.op(Binary::Add, a, b);
-        let squares = self.op(Binary::Div, squares, n2);
-        let six = self.constant(6.0);
-        let third = self.op(Binary::Mul, six, delta2);
-        let third = self.op(Binary::Mul, third, squares);
-        let crossed = self.crossed(ne, nl, n, l[1], e[1]);
-        let four = self.constant(4.0);
-        let fourth = self.op(Binary::Mul, four, delta);
-        let fourth = self.op(Binary::Mul, fourth, crossed);
-        let sum = self.op(Binary::Add, e[2], l[2]);
-        let sum = self.op(Binary::Add, sum, second);
-        let sum = self.op(Binary::Add, sum, third);
-        self.op(Binary::Add, sum, fourth)
-    }
-
-    /// (nE·l - nL·e)/n
-    fn crossed(&mut self, ne: ValueId, nl: ValueId, n: ValueId, l: ValueId, e: ValueId) -> ValueId {
-        let (a, b) = (self.op(Binary::Mul, ne, l), self.op(Binary::Mul, nl, e));
-        let difference = self.op(Binary::Sub, a, b);
-        self.op(Binary::Div, difference, n)
+    /// The difference of two products.
+    fn weighted(&mut self, (a, x): (f64, ValueId), (b, y): (f64, ValueId)) -> ValueId {
+        let (a, b) = (self.constant(a), self.constant(b));
+        let (a, b) = (self.op(Binary::Mul, a, x), self.op(Binary::Mul, b, y));
+        self.op(Binary::Sub, a, b)
     }
 
     pub(super) fn variance(&mut self, moments: &Moments, ddof: u32, root: bool) -> Term {
@@ -286,11 +197,12 @@ impl Reduction<'_, '_, '_> {
 
     pub(super) fn skew(&mut self, moments: &Moments, bias: bool) -> Term {
         let n = moments.n;
-        let m2 = self.op(Binary::Div, moments.central[0], n);
-        let m3 = self.op(Binary::Div, moments.central[1], n);
+        let (m2, m3) = (moments.central[0], moments.central[1]);
+        let scale = self.body.unary(Unary::Sqrt, n);
+        let above = self.op(Binary::Mul, scale, m3);
         let root = self.body.unary(Unary::Sqrt, m2);
         let below = self.op(Binary::Mul, m2, root);
-        let mut value = self.op(Binary::Div, m3, below);
+        let mut value = self.op(Binary::Div, above, below);
         let mut valid = moments.nonempty;
         if !bias {
             let (one, two) = (self.constant(1.0), self.constant(2.0));
@@ -307,10 +219,10 @@ impl Reduction<'_, '_, '_> {
 
     pub(super) fn kurtosis(&mut self, moments: &Moments, fisher: bool, bias: bool) -> Term {
         let n = moments.n;
-        let m2 = self.op(Binary::Div, moments.central[0], n);
-        let m4 = self.op(Binary::Div, moments.central[2], n);
+        let (m2, m4) = (moments.central[0], moments.central[2]);
+        let above = self.op(Binary::Mul, n, m4);
         let below = self.op(Binary::Mul, m2, m2);
-        let pearson = self.op(Binary::Div, m4, below);
+        let pearson = self.op(Binary::Div, above, below);
         let three = self.constant(3.0);
         let mut valid = moments.nonempty;
         let value = if bias {

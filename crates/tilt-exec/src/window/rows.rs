@@ -3,8 +3,8 @@
 use tilt_codegen::lir::Store;
 
 use super::{
-    Agg, Algorithm, Binary, Body, Bounds, By, Combine, Compare, Reduction, Result, Sink, Source,
-    Term, Timeline, Ty, Unsupported, Valid, ValueId, WindowPlan, key_of,
+    Agg, Algorithm, Binary, Body, Bounds, By, Combine, Compare, DType, Reduction, Result, Sink,
+    Source, Term, Timeline, Ty, Valid, ValueId, WindowPlan, key_of,
 };
 use crate::rows::{Counted, RowsPlan};
 
@@ -24,11 +24,11 @@ impl Reduction<'_, '_, '_> {
     /// Whether no scan or fold of loops computes the reduction.
     pub(super) fn is_by_rows(&mut self, agg: Agg, ty: Ty) -> bool {
         let facts = &self.reads.planner.facts[&self.stream];
-        let (ordered, nullable) = (facts.axis.ordered, facts.nullable);
+        let ordered = facts.axis.ordered;
         let range = self.reads.found().ranges[self.range].clone();
         let irregular = match range.bounds {
-            Bounds::Ordinal { .. } => !range.is_steady(),
-            Bounds::Time { lo: None, .. } => nullable,
+            Bounds::Ordinal { .. } => !range.is_steady() && !range.is_running(),
+            Bounds::Time { lo: None, .. } => false,
             Bounds::Event => false,
             Bounds::Time { lo: Some(lo), hi } => lo >= hi,
         };
@@ -44,8 +44,9 @@ impl Reduction<'_, '_, '_> {
             Agg::Var { .. } | Agg::Std { .. } | Agg::Skew { .. } | Agg::Kurtosis { .. } => {
                 !always || self.by_count() || range.length().is_none()
             }
-            Agg::Collect | Agg::TopK { .. } => false,
-            Agg::Product
+            Agg::Collect
+            | Agg::TopK { .. }
+            | Agg::Product
             | Agg::Median
             | Agg::Quantile { .. }
             | Agg::Mode
@@ -71,7 +72,10 @@ impl Reduction<'_, '_, '_> {
     /// Whether places of contributions are positions, as loops take them.
     fn has_plain_places(&mut self) -> bool {
         let bounds = self.reads.found().ranges[self.range].bounds;
-        let running = matches!(bounds, Bounds::Time { lo: None, .. });
+        let running = matches!(
+            bounds,
+            Bounds::Time { lo: None, .. } | Bounds::Ordinal { lo: None, .. }
+        );
         match self.reads.planner.timelines.of(self.stream) {
             Timeline::Grid { .. } => !running,
             Timeline::Own(_) => {
@@ -98,11 +102,18 @@ impl Reduction<'_, '_, '_> {
         }
     }
 
+    /// The type of what an event contributes.
+    fn contributed(&self) -> &DType {
+        let program = self.reads.planner.program;
+        match self.map {
+            Some(map) => program.dtype(map),
+            None => program.stream_dtype(self.stream),
+        }
+    }
+
     /// Computes a reduction row by row.
     pub(super) fn rows(&mut self, agg: Agg) -> Result<Term> {
-        if matches!(agg, Agg::Collect | Agg::TopK { .. }) {
-            return Err(Unsupported(format!("the reduction {}", agg.name())));
-        }
+        let is_list = matches!(agg, Agg::Collect | Agg::TopK { .. });
         let picks = matches!(
             agg,
             Agg::First | Agg::Last | Agg::Min | Agg::Max | Agg::Mode | Agg::Custom(_)
@@ -142,7 +153,7 @@ impl Reduction<'_, '_, '_> {
                     valid,
                 });
             };
-            if picks {
+            if picks || is_list {
                 match &term {
                     Term::Scalar { .. } => leaf(body, "picked", &term, true),
                     Term::Record { fields, .. } => {
@@ -195,6 +206,7 @@ impl Reduction<'_, '_, '_> {
                 counted: self.counted(),
                 ordered,
                 custom,
+                list: is_list.then(|| self.contributed().clone()),
             }),
             what: self.what.clone(),
         };
@@ -222,6 +234,9 @@ impl Reduction<'_, '_, '_> {
                 present,
             });
         }
+        if is_list {
+            return Ok(read(self, 0, agg.name(), Ty::U64, By::Row));
+        }
         if let [(name, ty, _)] = leaves.as_slice() {
             return Ok(read(self, 0, name, *ty, By::Index));
         }
@@ -248,7 +263,8 @@ impl Reduction<'_, '_, '_> {
 fn word(body: &mut Body, agg: Agg, value: ValueId) -> Option<ValueId> {
     let ty = body.ty(value);
     let kind = match agg {
-        Agg::Len | Agg::First | Agg::Last | Agg::Custom(_) => Word::Nothing,
+        Agg::Len | Agg::First | Agg::Last | Agg::Collect | Agg::Custom(_) => Word::Nothing,
+        Agg::TopK { .. } => Word::Order(Combine::Max),
         Agg::Min | Agg::ArgMin => Word::Order(Combine::Min),
         Agg::Max | Agg::ArgMax => Word::Order(Combine::Max),
         Agg::Mode | Agg::NUnique => Word::Identity,

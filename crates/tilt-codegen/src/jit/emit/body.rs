@@ -180,6 +180,9 @@ impl Emitter<'_> {
             (true, true) if from.bits() > to.bits() => "fptrunc",
             (true, true) => "fpext",
         };
+        if (from, to, self.lanes) == (Ty::I64, Ty::F64, Lanes::Eight) && !self.converts {
+            return self.double_of_word(a);
+        }
         let (source, full) = (self.ty(from), self.ty(to));
         let value = self.def(format_args!("{name} {source} {a} to {full}"));
         if name.starts_with("fpto") {
@@ -187,6 +190,31 @@ impl Emitter<'_> {
         } else {
             value
         }
+    }
+
+    /// Signed 64-bit integers as doubles, where LLVM would convert them one by one: the upper 16 bits and the lower 48 are put into doubles of a suitable
+    /// exponent, and one addition rounds.
+    fn double_of_word(&mut self, a: &str) -> Value {
+        let high = self.def(format_args!("ashr <8 x i64> {a}, splat (i64 48)"));
+        let high = self.def(format_args!("shl <8 x i64> {high}, splat (i64 32)"));
+        // 3·2^67, whose last place is 2^16.
+        let high = self.def(format_args!(
+            "add <8 x i64> {high}, splat (i64 4915678993274896384)"
+        ));
+        let high = self.def(format_args!("bitcast <8 x i64> {high} to <8 x double>"));
+        // 3·2^67 + 2^52
+        let high = self.def(format_args!(
+            "fsub <8 x double> {high}, splat (double 0x4438001000000000)"
+        ));
+        let low = self.def(format_args!(
+            "and <8 x i64> {a}, splat (i64 281474976710655)"
+        ));
+        // 2^52, whose last place is 1.
+        let low = self.def(format_args!(
+            "or <8 x i64> {low}, splat (i64 4841369599423283200)"
+        ));
+        let low = self.def(format_args!("bitcast <8 x i64> {low} to <8 x double>"));
+        self.def(format_args!("fadd <8 x double> {high}, {low}"))
     }
 
     /// A runtime function, lane by lane.

@@ -1,42 +1,52 @@
 //! Division by what is the same for all rows.
 //!
-//! A vector division takes the time of a dozen multiplications. With the reciprocal `r` of the divisor `n`, rounded, the quotient `x/n` is the last of
+//! A vector division takes the time of a dozen multiplications. With the reciprocal of the divisor `n` as two doubles, `h` rounded and `l` the rest of it
+//! rounded, the quotient `x/n` is
 //!
 //! ```text
-//! q0 = x·r    q1 = q0 + (x - q0·n)·r    q2 = q1 + (x - q1·n)·r
+//! u = x·l    q = x·h + u        (the second one operation, rounded once)
 //! ```
 //!
-//! each remainder and each sum being one fused operation. `q0` is off by less than 1.5 units in the last place, `q1` by less than one; for such a
-//! `q1`, and `r` correctly rounded, `q2` is `x/n` correctly rounded (Markstein 1990, Muller et al., Handbook of Floating-Point Arithmetic, 4.7). This
-//! holds while nothing leaves the normal numbers, and a zero would lose its sign: elsewhere the group is divided.
+//! Before it is rounded `q` is off by less than 2^-51 units in its last place: `l` and `u` are off by 2^-53 of themselves, and both are 2^-53 of the
+//! whole. Let `n` have no more than 41 significant bits, `n = N·2^s`. In units of `q`'s last place `x/n` is an integer over `N`, so it is either
+//! halfway between two doubles or off from there by 1/2N at least, 2^-42, which is more. Nor is it ever halfway: `N` times an odd number of 54 bits has
+//! at least as many, and `x` has 53. So `q` is the correctly rounded quotient (Brisebarre and Muller 2008 on multiplication by constants).
+//!
+//! This holds while nothing leaves the normal numbers, and a zero would lose its sign: elsewhere the group is divided.
 
 use super::{Emitter, Value};
 use crate::lir::{Lanes, Ty, ValueId};
 
-/// Magnitudes of `x` from 2^-900 to below 2^900, and divisors from 1 to 2^53.
+/// Magnitudes of `x` from 2^-900 to below 2^900, compared as doubled bits less 2^63, so that the sign is gone; divisors from 1 to 2^53 whose last twelve bits
+/// are zero.
 pub(super) const QUOTIENT: &str = r#"
 define private <8 x double> @quotient(<8 x double> %x, <8 x double> %n) alwaysinline nounwind {
-  %r = fdiv <8 x double> splat (double 1.0), %n
-  %bits = bitcast <8 x double> %x to <8 x i64>
-  %magnitude = and <8 x i64> %bits, splat (i64 9223372036854775807)
-  %above = sub <8 x i64> %magnitude, splat (i64 553942754166571008)
-  %usual = icmp ult <8 x i64> %above, splat (i64 8106479329266892800)
+  %h = fdiv <8 x double> splat (double 1.0), %n
+  %minus = fneg <8 x double> %h
+  %rest = call <8 x double> @llvm.fma.v8f64(<8 x double> %minus, <8 x double> %n, <8 x double> splat (double 1.0))
+  %l = fdiv <8 x double> %rest, %n
+  %digits = bitcast <8 x double> %n to <8 x i64>
+  %last = and <8 x i64> %digits, splat (i64 4095)
+  %few = icmp eq <8 x i64> %last, zeroinitializer
   %one = fcmp oge <8 x double> %n, splat (double 1.0)
   %small = fcmp ole <8 x double> %n, splat (double 0x4340000000000000)
   %counts = and <8 x i1> %one, %small
-  %safe = and <8 x i1> %usual, %counts
-  %mask = bitcast <8 x i1> %safe to i8
+  %fits = and <8 x i1> %counts, %few
+  %fits.mask = bitcast <8 x i1> %fits to i8
+  %fits.all = icmp eq i8 %fits.mask, -1
+  br i1 %fits.all, label %look, label %divide, !prof !6
+look:
+  %bits = bitcast <8 x double> %x to <8 x i64>
+  %twice = shl <8 x i64> %bits, splat (i64 1)
+  %above = sub <8 x i64> %twice, splat (i64 -8115486528521633792)
+  %usual = icmp slt <8 x i64> %above, splat (i64 6989586621679009792)
+  %mask = bitcast <8 x i1> %usual to i8
   %all = icmp eq i8 %mask, -1
   br i1 %all, label %multiply, label %divide, !prof !6
 multiply:
-  %q0 = fmul <8 x double> %x, %r
-  %minus0 = fneg <8 x double> %q0
-  %e0 = call <8 x double> @llvm.fma.v8f64(<8 x double> %minus0, <8 x double> %n, <8 x double> %x)
-  %q1 = call <8 x double> @llvm.fma.v8f64(<8 x double> %e0, <8 x double> %r, <8 x double> %q0)
-  %minus1 = fneg <8 x double> %q1
-  %e1 = call <8 x double> @llvm.fma.v8f64(<8 x double> %minus1, <8 x double> %n, <8 x double> %x)
-  %q2 = call <8 x double> @llvm.fma.v8f64(<8 x double> %e1, <8 x double> %r, <8 x double> %q1)
-  ret <8 x double> %q2
+  %u = fmul <8 x double> %x, %l
+  %product = call <8 x double> @llvm.fma.v8f64(<8 x double> %x, <8 x double> %h, <8 x double> %u)
+  ret <8 x double> %product
 divide:
   %q = fdiv <8 x double> %x, %n
   ret <8 x double> %q

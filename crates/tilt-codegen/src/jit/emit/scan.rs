@@ -28,7 +28,7 @@ impl Emitter<'_> {
     /// For each range whole groups in a loop, then the rows that fill none: only those need masks.
     ///
     /// ```text
-    /// range -> loop* -> rest -> [tail] -> range.end -> range | exit
+    /// range -> loop* -> rest -> [tail -> tail.end] -> range.end -> range | exit
     /// ```
     pub(super) fn scan(&mut self, slots: &[Slot], backward: bool) {
         for (k, slot) in slots.iter().enumerate() {
@@ -68,10 +68,12 @@ impl Emitter<'_> {
         self.label("tail");
         let tail = self.partial_group(backward);
         self.scan_slots(slots, &tail, backward, "rest");
+        self.line("  br label %tail.end");
+        self.label("tail.end");
         self.line("  br label %range.end");
 
         self.label("range.end");
-        self.merge_carries(slots, "end", ("rest", "rest"), ("rest.next", "tail"));
+        self.merge_carries(slots, "end", ("rest", "rest"), ("rest.next", "tail.end"));
         self.line("  %r.next = add nuw i64 %r, 1");
         let more = self.def("icmp ult i64 %r.next, %rows");
         self.branch(&more, "range", "exit");
@@ -107,7 +109,11 @@ impl Emitter<'_> {
             let out = self.combine(op, ty, LANES, &before, &scanned);
             let target = format!("%out.{k}");
             if let Some(Live { mask, .. }) = &group.live {
-                self.store_live(ty, &target, &group.base, &out, mask);
+                if self.masks {
+                    self.store_live(ty, &target, &group.base, &out, mask);
+                } else {
+                    self.store_rest(ty, k, backward, out);
+                }
             } else {
                 self.check_target(k, &group.base, LANES, 0);
                 self.store_vector(ty, &target, &group.base, &out, false);
@@ -130,13 +136,103 @@ impl Emitter<'_> {
         ));
     }
 
+    /// Stores the lanes that count by halves: the first four of what is left, or the last, if there are as many, then two, then one.
+    fn store_rest(&mut self, ty: Ty, k: usize, backward: bool, value: Value) {
+        let (element, align, alias) = (scalar(ty), ty.bytes(), self.writes());
+        let at = if backward {
+            let rest = self.def("and i64 %n, 7");
+            self.def(format_args!("add i64 %lo, {rest}"))
+        } else {
+            self.def("add i64 %lo, %full")
+        };
+        let mut at = self.element(element, &format!("%out.{k}"), &at);
+        let mut value = value;
+        for count in [4u32, 2, 1] {
+            let [some, next] = ["some", "next"].map(|name| format!("{name}.{k}.{count}"));
+            let (full, lanes) = (vector(ty), LANES as u32);
+            let has = self.def(format_args!("and i64 %n, {count}"));
+            let has = self.def(format_args!("icmp ne i64 {has}, 0"));
+            self.line(format_args!("  br label %from.{k}.{count}"));
+            self.label(format_args!("from.{k}.{count}"));
+            self.branch(&has, &some, &next);
+            self.label(&some);
+            let (these, others): (Vec<u32>, Vec<u32>) = if backward {
+                let shifted = |lane: u32| lane.saturating_sub(count);
+                (
+                    (lanes - count..lanes).collect(),
+                    (0..lanes).map(shifted).collect(),
+                )
+            } else {
+                let shifted = |lane: u32| (lane + count).min(lanes - 1);
+                ((0..count).collect(), (0..lanes).map(shifted).collect())
+            };
+            let stored = self.shuffle(ty, LANES, &value, "poison", &these);
+            let to = if backward {
+                self.element(element, &at, -i64::from(count))
+            } else {
+                at.clone()
+            };
+            self.line(format_args!(
+                "  store <{count} x {element}> {stored}, ptr {to}, align {align}{alias}"
+            ));
+            let moved = self.shuffle(ty, LANES, &value, "poison", &others);
+            let after = if backward {
+                to
+            } else {
+                self.element(element, &at, count)
+            };
+            self.line(format_args!("  br label %{next}"));
+            self.label(&next);
+            let from = format!("from.{k}.{count}");
+            value = self.def(format_args!(
+                "phi {full} [ {value}, %{from} ], [ {moved}, %{some} ]"
+            ));
+            at = self.def(format_args!(
+                "phi ptr [ {at}, %{from} ], [ {after}, %{some} ]"
+            ));
+        }
+    }
+
     fn scan_lanes(&mut self, op: Combine, ty: Ty, value: Value, backward: bool) -> Value {
         let steps = if backward { BACKWARD } else { FORWARD };
         let neutral = splat_literal(op.neutral(ty));
         steps.iter().fold(value, |value, step| {
-            let earlier = self.shuffle(ty, LANES, &value, &neutral, step);
-            self.combine(op, ty, LANES, &earlier, &value)
+            if self.masks {
+                let earlier = self.shuffle(ty, LANES, &value, &neutral, step);
+                return self.combine(op, ty, LANES, &earlier, &value);
+            }
+            self.blend_step(op, ty, &value, step)
         })
+    }
+
+    /// A step of a scan without neutral elements, which AVX2 does not shuffle in: lanes that have nothing to be combined with stay as they are.
+    fn blend_step(&mut self, op: Combine, ty: Ty, value: &str, step: &[u32; LANES]) -> Value {
+        let lanes = LANES as u32;
+        // A lane that stays may be given any other: that of its neighbour, because a pair of equal lanes is cheapest.
+        let pick = |lane: usize| match step[lane] {
+            8 => step[lane ^ 1].min(lanes),
+            from => from,
+        };
+        let picks: Vec<String> = (0..LANES)
+            .map(|lane| match pick(lane) {
+                8 => "i32 poison".to_owned(),
+                from => format!("i32 {from}"),
+            })
+            .collect();
+        let full = vector(ty);
+        let earlier = self.def(format_args!(
+            "shufflevector {full} {value}, {full} poison, <{lanes} x i32> <{}>",
+            picks.join(", ")
+        ));
+        let combined = self.combine(op, ty, LANES, &earlier, value);
+        let mask: Vec<String> = step
+            .iter()
+            .map(|from| format!("i1 {}", *from != lanes))
+            .collect();
+        self.def(format_args!(
+            "select <{lanes} x i1> <{}>, {full} {combined}, {full} {value}",
+            mask.join(", ")
+        ))
     }
 
     /// A group's values, the neutral element in lanes that do not count.

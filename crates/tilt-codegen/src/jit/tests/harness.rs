@@ -99,7 +99,7 @@ impl Build for Loop {
     fn slot(&mut self, op: Combine, value: ValueId, fold: bool, backward: bool) {
         let mut all = match &self.sink {
             Sink::Scan { slots, .. } | Sink::Fold { slots, .. } => slots.clone(),
-            Sink::Store { .. } | Sink::Panes { .. } => vec![],
+            _ => vec![],
         };
         all.push(Slot { op, value });
         self.sink = if fold {
@@ -254,7 +254,10 @@ pub(super) fn run(lp: &Loop, module: &Module, inputs: &[Column], call: &mut Call
         .collect();
     // A scan of all rows, unless ranges are given.
     let all = [0, rows as i64];
-    let scans = matches!(lp.sink, Sink::Scan { .. });
+    let scans = matches!(
+        lp.sink,
+        Sink::Scan { .. } | Sink::Slide { .. } | Sink::Comb { .. }
+    );
     let (ranges, counted) = match (scans, call.ranges.len()) {
         (true, 0) => (all.as_ptr(), 1),
         (true, n) => (call.ranges.as_ptr(), n / 2),

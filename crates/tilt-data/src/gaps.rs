@@ -1,0 +1,113 @@
+//! Distances between times: whether they are in order, coincide, have a period.
+
+/// Fewer times are not worth another thread.
+const ROWS: usize = 1 << 17;
+
+/// The least and the largest distance between neighbouring times; without neighbours the least is that of nothing, [`i64::MAX`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gaps {
+    /// Negative if times are not in order.
+    pub min: i64,
+    /// At least 0.
+    pub max: i64,
+}
+
+impl Gaps {
+    const NONE: Self = Self {
+        min: i64::MAX,
+        max: 0,
+    };
+
+    /// The gaps of all times, looked through on so many threads, if there are many.
+    pub fn of(times: &[i64], threads: usize) -> Self {
+        let parts = threads.min(times.len() / ROWS);
+        if parts < 2 {
+            return Self::of_part(times);
+        }
+        // Each part has the first time of the next one, so that no gap is left out.
+        let rows = times.len().div_ceil(parts);
+        let part = |number: usize| &times[number * rows..times.len().min((number + 1) * rows + 1)];
+        std::thread::scope(|scope| {
+            let others = (1..parts).map(|number| scope.spawn(move || Self::of_part(part(number))));
+            let others: Vec<_> = others.collect();
+            let mut all = Self::of_part(part(0));
+            for other in others {
+                let other = other.join().expect("gaps are found without panic");
+                all = Self {
+                    min: all.min.min(other.min),
+                    max: all.max.max(other.max),
+                };
+            }
+            all
+        })
+    }
+
+    fn of_part(times: &[i64]) -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if std::is_x86_feature_detected!("avx2") {
+            // SAFETY: the CPU has what the function needs.
+            let sorted = unsafe { Self::of_sorted_avx2(times) };
+            return sorted.unwrap_or_else(|| Self::of_any(times));
+        }
+        Self::of_sorted(times).unwrap_or_else(|| Self::of_any(times))
+    }
+
+    /// [`of_sorted`](Self::of_sorted) by wider vectors: it reads all times of every run.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn of_sorted_avx2(times: &[i64]) -> Option<Self> {
+        Self::of_sorted(times)
+    }
+
+    /// `None` if times are not sorted, or a gap does not fit.
+    #[inline]
+    fn of_sorted(times: &[i64]) -> Option<Self> {
+        let (mut min, mut max, mut unsorted) = (i64::MAX, 0, 0);
+        // Neighbours as two slices: no bounds checks in the loop.
+        for (a, b) in times.iter().zip(times.get(1..).unwrap_or_default()) {
+            let gap = b.wrapping_sub(*a);
+            unsorted |= i64::from(a > b);
+            min = min.min(gap);
+            max = max.max(gap);
+        }
+        (unsorted == 0 && min >= 0).then_some(Self { min, max })
+    }
+
+    fn of_any(times: &[i64]) -> Self {
+        let neighbours = times.iter().zip(times.get(1..).unwrap_or_default());
+        neighbours.fold(Self::NONE, |gaps, (a, b)| {
+            let gap = b.saturating_sub(*a);
+            Self {
+                min: gaps.min.min(gap),
+                max: gaps.max.max(gap),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_gap_is_lost_between_threads() {
+        let mut times: Vec<i64> = (0..3 * ROWS as i64 + 5).map(|i| 10 * i).collect();
+        for (at, by) in [
+            (0, -3),
+            (ROWS, 4),
+            (2 * ROWS + 7, -20),
+            (times.len() - 1, 9),
+        ] {
+            let before = times[at];
+            times[at] += by;
+            for threads in [2, 3, 7] {
+                assert_eq!(Gaps::of(&times, threads), Gaps::of(&times, 1), "{at}");
+            }
+            times[at] = before;
+        }
+        assert_eq!(Gaps::of(&[], 2), Gaps::NONE);
+        assert_eq!(Gaps::of(&[7], 2), Gaps::NONE);
+        let far = [i64::MIN, i64::MAX];
+        assert_eq!(Gaps::of(&far, 1).max, i64::MAX);
+    }
+}

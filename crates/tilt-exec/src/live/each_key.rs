@@ -1,0 +1,393 @@
+//! Live runs by key in steps: a run in steps for each key, all by one plan.
+//!
+//! Keys do not see each other. Where the events of the output begin and end with rows of their key, and do not look ahead, only a key with new rows has new results, and
+//! those cost what its rows cost. A key that nothing looks back to any more is forgotten.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use arrow_array::{Array, ArrayRef, cast::AsArray, downcast_primitive_array};
+use arrow_buffer::ToByteSlice;
+use arrow_row::{OwnedRow, RowConverter, SortField};
+use arrow_schema::DataType;
+use tilt_data::SnapshotBuffer;
+use tilt_ir::{Program, StreamId};
+
+use crate::{
+    edges,
+    error::Error,
+    facts::SeriesFacts,
+    keyed::{Events, RowKeys, gather_leaf, merge},
+    pieces::slice,
+    query::Prepared,
+    run::Trouble,
+    series::Leaf,
+    steps::{Arrived, Common, Reached, Steps},
+    text::{Dictionary, Mixing},
+};
+
+/// Rows that the columns of a key have room for at first.
+pub(super) const ROOM: usize = 1 << 6;
+/// How many keys can have a run of their own.
+const MOST: usize = 1 << 15;
+/// More rows than this, if they are more than a quarter of those that are held, cost less in the run of a part than in those of their keys.
+const MANY: usize = 1 << 6;
+/// What the run of a part costs besides its rows: as much as taking so many rows.
+const FIXED: usize = 1 << 8;
+
+/// The runs of all keys.
+pub(super) struct EachKey {
+    pub(super) prepared: Arc<Prepared>,
+    pub(super) common: Arc<Common>,
+    pub(super) inputs: Vec<KeyedInput>,
+    pub(super) facts: BTreeMap<StreamId, SeriesFacts>,
+    /// The inputs without rows.
+    pub(super) like: BTreeMap<StreamId, SnapshotBuffer>,
+    pub(super) start: i64,
+    /// How far back results look, if that is known: then keys are forgotten.
+    pub(super) lookback: Option<i64>,
+    /// Output without events.
+    pub(super) none: SnapshotBuffer,
+    pub(super) keys: Keys,
+    pub(super) runs: Vec<OfKey>,
+    /// Keys with rows that have no results yet.
+    pub(super) waiting: Vec<u32>,
+    /// How many keys were left when some were forgotten last.
+    pub(super) left: usize,
+    /// What runs of parts have cost since there were many rows, in rows.
+    pub(super) spent: usize,
+}
+
+/// An input, all of whose events have one length.
+pub(super) struct KeyedInput {
+    pub(super) id: StreamId,
+    /// The column of its keys.
+    pub(super) key: String,
+    pub(super) length: i64,
+    pub(super) is_disjoint: bool,
+    /// How many of all rows were taken.
+    pub(super) taken: u64,
+}
+
+/// The run of a key.
+pub(super) struct OfKey {
+    steps: Steps,
+    /// Where the last row of each input ends.
+    last: Vec<i64>,
+    waits: bool,
+}
+
+impl EachKey {
+    /// Whether the runs of keys cost less than that of a part, for so many new rows of all that are held. Otherwise they begin anew when it pays again: that takes all rows that
+    /// are held, so not before parts have cost as much.
+    pub(super) fn pays(&mut self, new: usize, held: usize) -> bool {
+        if new > MANY && 4 * new > held {
+            self.spent = 0;
+            self.runs.clear();
+            self.waiting.clear();
+            self.keys.clear();
+            self.inputs.iter_mut().for_each(|input| input.taken = 0);
+            return false;
+        }
+        !self.runs.is_empty() || self.spent >= held
+    }
+
+    /// A part was computed by a run on so many rows.
+    pub(super) fn spend(&mut self, rows: usize) {
+        self.spent += FIXED + rows;
+    }
+
+    /// Takes rows of an input, all of them events.
+    pub(super) fn push(
+        &mut self,
+        program: &Program,
+        input: usize,
+        rows: &SnapshotBuffer,
+    ) -> Result<(), Trouble> {
+        const OTHER: Trouble = Trouble("rows that the plan was not made for");
+        let KeyedInput {
+            id,
+            length,
+            is_disjoint,
+            ..
+        } = self.inputs[input];
+        let column = rows.column(&self.inputs[input].key).ok_or(OTHER)?;
+        let numbers = self.keys.numbers_of(column.array()).ok_or(OTHER)?;
+        self.add_runs()?;
+        // Rows of a key together, in order.
+        let order = ordered(&numbers, self.runs.len());
+        let leaves: Vec<Leaf> = self.facts[&id]
+            .leaves
+            .iter()
+            .enumerate()
+            .map(|(number, leaf)| {
+                let array = rows.column(&leaf.name).map(tilt_data::Column::array);
+                let array = array.filter(|_| !self.facts[&id].is_coded(number));
+                // Codes that nobody reads are not given out.
+                array.map_or_else(Leaf::nothing, |array| {
+                    let dtype = program.stream_dtype(id).field(&leaf.name);
+                    let dtype = dtype.expect("a field of the input");
+                    let leaf = edges::leaf(array, dtype, &Dictionary::default());
+                    gather_leaf(&order, &leaf, 1)
+                })
+            })
+            .collect();
+        let ends = rows.timeline().ends();
+        let ends: Vec<i64> = order.iter().map(|row| ends[*row as usize]).collect();
+        let mut first = 0;
+        let is_same = |a: &u32, b: &u32| numbers[*a as usize] == numbers[*b as usize];
+        for of_key in order.chunk_by(is_same) {
+            let number = numbers[of_key[0] as usize];
+            let ends = &ends[first..first + of_key.len()];
+            let run = &mut self.runs[number as usize];
+            let before = std::mem::replace(&mut run.last[input], ends[ends.len() - 1]);
+            let follows = |a: i64, b: i64| b.saturating_sub(length) >= a;
+            let are_apart =
+                follows(before, ends[0]) && ends.windows(2).all(|w| follows(w[0], w[1]));
+            if is_disjoint && !are_apart {
+                return Err(Trouble("events of a key that overlap"));
+            }
+            if !run.steps.append_some(id, (ends, length), &leaves, first) {
+                return Err(OTHER);
+            }
+            if !std::mem::replace(&mut run.waits, true) {
+                self.waiting.push(number);
+            }
+            first += of_key.len();
+        }
+        Ok(())
+    }
+
+    /// A run for each key that has none yet.
+    fn add_runs(&mut self) -> Result<(), Trouble> {
+        if self.keys.len() > MOST {
+            return Err(Trouble("more keys than have a run each"));
+        }
+        while self.runs.len() < self.keys.len() {
+            let steps = Steps::new(&self.common, &self.facts, &self.like, self.start);
+            self.runs.push(OfKey {
+                steps: steps.ok_or(Trouble("stages that do not go on"))?,
+                last: vec![i64::MIN; self.inputs.len()],
+                waits: false,
+            });
+        }
+        Ok(())
+    }
+
+    /// Computes what can be told when inputs and the run have come so far; results up to `told` were given out. How far it can be told, if rows told that.
+    pub(super) fn step(
+        &mut self,
+        arrived: &[(StreamId, Arrived)],
+        reached: Reached,
+        told: i64,
+    ) -> Result<(Vec<Events>, i64), Trouble> {
+        let (mut parts, mut until) = (Vec::new(), i64::MAX);
+        // Of results that end together those of the least key come first.
+        let keys = &self.keys;
+        (self.waiting).sort_unstable_by(|a, b| keys.row(*a).cmp(&keys.row(*b)));
+        let mut still = Vec::new();
+        for number in self.waiting.drain(..) {
+            let run = &mut self.runs[number as usize];
+            let mut series = run.steps.step(arrived, reached)?;
+            let known = run.steps.until();
+            until = until.min(known);
+            run.waits = !reached.last && run.last.iter().any(|last| *last > known);
+            if run.waits {
+                still.push(number);
+            }
+            match series.axis.timeline.ends_until(told) {
+                0 => {}
+                old => series = slice(&series, &(old..series.axis.len())),
+            }
+            parts.extend(Events::of(number as usize, series).filter(|part| part.len() > 0));
+        }
+        self.waiting = still;
+        Ok((parts, until))
+    }
+
+    /// Results of keys as the output, in order.
+    pub(super) fn assemble(
+        &self,
+        program: &Program,
+        parts: &[Events],
+    ) -> Result<SnapshotBuffer, Error> {
+        let Prepared::Loops { plan, .. } = &*self.prepared else {
+            return Err(Error::Internal("a plan that is interpreted".to_owned()));
+        };
+        if parts.is_empty() {
+            return Ok(self.none.clone());
+        }
+        let internal = |error: &dyn std::fmt::Display| Error::Internal(error.to_string());
+        let output = merge(program, plan, parts)?;
+        let RowKeys::Ids(ids) = output.keys else {
+            return Err(Error::Internal("keys that are no numbers".to_owned()));
+        };
+        let keys = self.keys.column(&ids).map_err(|error| internal(&error))?;
+        let columns = std::iter::once(keys).chain(output.leaves);
+        let rows = (self.none).with_rows(output.timeline, columns.collect(), None);
+        rows.map_err(|error| internal(&error))
+    }
+
+    /// Forgets keys without rows that results after `until` look back to, if there may be many.
+    pub(super) fn forget(&mut self, until: i64) {
+        let Some(lookback) = self.lookback else {
+            return;
+        };
+        if self.runs.len() < 2 * self.left + 1024 {
+            return;
+        }
+        let from = until.saturating_sub(lookback);
+        let keeps = |run: &OfKey| run.waits || run.last.iter().any(|last| *last > from);
+        let kept: Vec<bool> = self.runs.iter().map(keeps).collect();
+        let mut next = 0;
+        let new: Vec<Option<u32>> = kept
+            .iter()
+            .map(|kept| {
+                let number = kept.then_some(next);
+                next += u32::from(*kept);
+                number
+            })
+            .collect();
+        let mut each = kept.iter();
+        self.runs.retain(|_| *each.next().unwrap_or(&true));
+        self.keys.renumber(&new);
+        for number in &mut self.waiting {
+            *number = new[*number as usize].unwrap_or(0);
+        }
+        self.left = self.runs.len();
+    }
+}
+
+/// Rows in the order of their keys' numbers, of which there are so many.
+fn ordered(numbers: &[u32], keys: usize) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..numbers.len() as u32).collect();
+    if keys > numbers.len() {
+        order.sort_by_key(|row| numbers[*row as usize]);
+        return order;
+    }
+    let mut places = vec![0u32; keys + 1];
+    for number in numbers {
+        places[*number as usize + 1] += 1;
+    }
+    for key in 0..keys {
+        places[key + 1] += places[key];
+    }
+    for (row, number) in (0..).zip(numbers) {
+        let place = &mut places[*number as usize];
+        order[*place as usize] = row;
+        *place += 1;
+    }
+    order
+}
+
+/// Keys as numbers, in the order in which they were met.
+pub(super) struct Keys {
+    data_type: DataType,
+    converter: RowConverter,
+    numbers: HashMap<Box<[u8]>, u32, Mixing>,
+    of_null: Option<u32>,
+    /// Each as a row, which compares as keys do.
+    rows: Vec<OwnedRow>,
+}
+
+impl Keys {
+    /// No keys; `None` of a type whose equal values may be different bytes.
+    pub(super) fn new(data_type: &DataType) -> Option<Self> {
+        let is_plain = data_type.is_integer() || data_type.is_temporal();
+        if !is_plain && *data_type != DataType::Utf8 {
+            return None;
+        }
+        let field = SortField::new(data_type.clone());
+        Some(Self {
+            data_type: data_type.clone(),
+            converter: RowConverter::new(vec![field]).ok()?,
+            numbers: HashMap::default(),
+            of_null: None,
+            rows: Vec::new(),
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn clear(&mut self) {
+        self.numbers.clear();
+        self.rows.clear();
+        self.of_null = None;
+    }
+
+    fn row(&self, number: u32) -> arrow_row::Row<'_> {
+        self.rows[number as usize].row()
+    }
+
+    /// The numbers of rows, by their keys; `None` if these have another type.
+    fn numbers_of(&mut self, keys: &ArrayRef) -> Option<Vec<u32>> {
+        if *keys.data_type() != self.data_type {
+            return None;
+        }
+        let mut numbers = Vec::with_capacity(keys.len());
+        if *keys.data_type() == DataType::Utf8 {
+            let texts = keys.as_string::<i32>();
+            for row in 0..keys.len() {
+                numbers.push(self.number(keys, row, texts.value(row).as_bytes())?);
+            }
+            return Some(numbers);
+        }
+        downcast_primitive_array!(
+            keys => for row in 0..keys.len() {
+                let value = keys.value(row);
+                numbers.push(self.number(keys, row, value.to_byte_slice())?);
+            },
+            _ => return None
+        );
+        Some(numbers)
+    }
+
+    /// The number of the key of a row, whose bytes these are if it is not null.
+    fn number(&mut self, keys: &dyn Array, row: usize, bytes: &[u8]) -> Option<u32> {
+        let is_null = keys.is_null(row);
+        let known = if is_null {
+            self.of_null
+        } else {
+            self.numbers.get(bytes).copied()
+        };
+        if known.is_some() {
+            return known;
+        }
+        let number = self.rows.len() as u32;
+        let rows = self.converter.convert_columns(&[keys.slice(row, 1)]).ok()?;
+        self.rows.push(rows.row(0).owned());
+        if is_null {
+            self.of_null = Some(number);
+        } else {
+            self.numbers.insert(bytes.into(), number);
+        }
+        Some(number)
+    }
+
+    /// The keys of these numbers.
+    fn column(&self, numbers: &[u32]) -> Result<ArrayRef, arrow_schema::ArrowError> {
+        let rows = numbers.iter().map(|number| self.row(*number));
+        let mut columns = self.converter.convert_rows(rows)?;
+        Ok(columns.swap_remove(0))
+    }
+
+    /// Gives each key another number, or forgets it.
+    fn renumber(&mut self, new: &[Option<u32>]) {
+        self.of_null = self.of_null.and_then(|number| new[number as usize]);
+        self.numbers
+            .retain(|_, number| match new[*number as usize] {
+                Some(new) => {
+                    *number = new;
+                    true
+                }
+                None => false,
+            });
+        let mut each = new.iter();
+        self.rows
+            .retain(|_| each.next().is_some_and(Option::is_some));
+    }
+}

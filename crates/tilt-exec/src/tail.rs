@@ -1,0 +1,273 @@
+//! Rows of small pushes, put together as they come.
+//!
+//! Making an Arrow array costs more than the few values that a small push has. So its values are copied to the ends of columns that grow, and one array is made for many pushes.
+
+use arrow_array::{Array, ArrayRef, downcast_primitive_array, make_array};
+use arrow_buffer::{Buffer, MutableBuffer};
+use arrow_data::ArrayData;
+use arrow_schema::DataType;
+use tilt_data::{Column, DataError, SnapshotBuffer, Spans, Stamps, Timeline};
+
+/// Pushes of more rows are not copied: sharing their memory costs less.
+const SMALL: usize = 1 << 9;
+/// So many rows are worth arrays of their own.
+const FULL: usize = 1 << 16;
+
+/// Events of one length, whose values are numbers, none of them null.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    /// The same without rows.
+    like: SnapshotBuffer,
+    length: i64,
+    ends: Ends,
+    columns: Vec<MutableBuffer>,
+    /// The first rows, which nobody needs any more.
+    gone: usize,
+    /// The first rows, which were [passed on](Self::pass_on).
+    passed_on: usize,
+}
+
+#[derive(Debug)]
+enum Ends {
+    Regular { t0: i64, period: i64, len: usize },
+    Explicit(Vec<i64>),
+}
+
+/// Where the rows of a tail end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum EndsOf<'a> {
+    Regular { t0: i64, period: i64, len: usize },
+    Explicit(&'a [i64]),
+}
+
+/// Rows of a tail that are passed on.
+#[derive(Debug)]
+pub(crate) struct Fresh<'a> {
+    tail: &'a Tail,
+    first: usize,
+}
+
+impl Tail {
+    /// The rows of a chunk; `None` if they are not copied.
+    pub(crate) fn of(chunk: &SnapshotBuffer) -> Option<Self> {
+        let timeline = chunk.timeline();
+        let Spans::Fixed(length) = *timeline.spans() else {
+            return None;
+        };
+        if !is_plain(chunk) || !chunk.columns().iter().all(is_number) {
+            return None;
+        }
+        let mut tail = Self {
+            like: chunk.slice(0, 0),
+            length,
+            ends: match timeline.stamps() {
+                Stamps::Regular { t0, period, .. } => Ends::Regular {
+                    t0: *t0,
+                    period: *period,
+                    len: 0,
+                },
+                Stamps::Explicit(_) => Ends::Explicit(Vec::new()),
+            },
+            columns: chunk
+                .columns()
+                .iter()
+                .map(|_| MutableBuffer::new(0))
+                .collect(),
+            gone: 0,
+            passed_on: 0,
+        };
+        tail.append(chunk);
+        Some(tail)
+    }
+
+    /// Whether the rows of a chunk can be appended.
+    pub(crate) fn is_followed_by(&self, chunk: &SnapshotBuffer) -> bool {
+        let is_like = |(a, b): (&Column, &Column)| {
+            std::sync::Arc::ptr_eq(a.field(), b.field())
+                || a.name() == b.name() && a.array().data_type() == b.array().data_type()
+        };
+        let timeline = chunk.timeline();
+        let goes_on = match (&self.ends, timeline.stamps()) {
+            (
+                Ends::Regular { t0, period, len },
+                Stamps::Regular {
+                    t0: next,
+                    period: p,
+                    ..
+                },
+            ) => period == p && t0.wrapping_add(period.wrapping_mul(*len as i64)) == *next,
+            (Ends::Regular { .. }, Stamps::Explicit(_)) => false,
+            (Ends::Explicit(_), _) => true,
+        };
+        goes_on
+            && self.len() < FULL
+            && chunk.unit() == self.like.unit()
+            && chunk.shape() == self.like.shape()
+            && matches!(timeline.spans(), Spans::Fixed(length) if *length == self.length)
+            && is_plain(chunk)
+            && chunk.columns().len() == self.columns.len()
+            && chunk
+                .columns()
+                .iter()
+                .all(|column| column.array().null_count() == 0)
+            && self.like.columns().iter().zip(chunk.columns()).all(is_like)
+    }
+
+    /// Appends rows that can be.
+    pub(crate) fn append(&mut self, chunk: &SnapshotBuffer) {
+        match (&mut self.ends, chunk.timeline().stamps()) {
+            (Ends::Regular { len, .. }, _) => *len += chunk.len(),
+            (Ends::Explicit(ends), Stamps::Explicit(stamps)) => ends.extend_from_slice(stamps),
+            (Ends::Explicit(ends), _) => {
+                ends.extend((0..chunk.len()).map(|row| chunk.timeline().end(row)));
+            }
+        }
+        for (values, column) in self.columns.iter_mut().zip(chunk.columns()) {
+            values.extend_from_slice(bytes(column.array()));
+        }
+    }
+
+    /// How many rows there are that somebody needs.
+    pub(crate) fn len(&self) -> usize {
+        self.all() - self.gone
+    }
+
+    fn all(&self) -> usize {
+        match &self.ends {
+            Ends::Regular { len, .. } => *len,
+            Ends::Explicit(ends) => ends.len(),
+        }
+    }
+
+    /// How many of the rows end at or before `t`.
+    pub(crate) fn ends_until(&self, t: i64) -> usize {
+        let until = match &self.ends {
+            Ends::Explicit(ends) => ends.partition_point(|end| *end <= t),
+            Ends::Regular { t0, period, len } => {
+                let rows = (i128::from(t) - i128::from(*t0)).div_euclid(i128::from(*period)) + 1;
+                rows.clamp(0, *len as i128) as usize
+            }
+        };
+        until.saturating_sub(self.gone)
+    }
+
+    /// Where a row ends.
+    pub(crate) fn end(&self, row: usize) -> i64 {
+        match &self.ends {
+            Ends::Explicit(ends) => ends[self.gone + row],
+            Ends::Regular { t0, period, .. } => {
+                t0.wrapping_add(period.wrapping_mul((self.gone + row) as i64))
+            }
+        }
+    }
+
+    /// Where a row starts.
+    pub(crate) fn start(&self, row: usize) -> i64 {
+        self.end(row).saturating_sub(self.length)
+    }
+
+    /// Forgets the first rows.
+    pub(crate) fn forget(&mut self, rows: usize) {
+        self.gone += rows;
+        if self.gone < self.all() {
+            return;
+        }
+        match &mut self.ends {
+            Ends::Regular { t0, period, len } => {
+                *t0 = t0.wrapping_add(period.wrapping_mul(*len as i64));
+                *len = 0;
+            }
+            Ends::Explicit(ends) => ends.clear(),
+        }
+        self.columns.iter_mut().for_each(MutableBuffer::clear);
+        (self.gone, self.passed_on) = (0, 0);
+    }
+
+    /// Whether there are rows that were not passed on yet.
+    pub(crate) fn has_fresh(&self) -> bool {
+        self.passed_on < self.all()
+    }
+
+    /// The rows that were not passed on yet; they are from now on.
+    pub(crate) fn pass_on(&mut self) -> Option<Fresh<'_>> {
+        let (first, all) = (self.passed_on, self.all());
+        self.passed_on = all;
+        (first < all).then_some(Fresh { tail: self, first })
+    }
+
+    /// All rows as a chunk.
+    pub(crate) fn into_chunk(self) -> Result<SnapshotBuffer, DataError> {
+        let (gone, len, all) = (self.gone, self.len(), self.all());
+        let spans = Spans::Fixed(self.length);
+        let timeline = match self.ends {
+            Ends::Regular { t0, period, len } => Timeline::regular(t0, period, len, spans),
+            Ends::Explicit(ends) => Timeline::explicit(ends.into(), spans),
+        };
+        let columns = self.like.columns().iter().zip(self.columns);
+        let arrays = columns.map(|(column, values)| {
+            let data_type = column.array().data_type().clone();
+            let data = ArrayData::builder(data_type)
+                .len(all)
+                .add_buffer(Buffer::from(values));
+            // SAFETY: elements of arrays of this type one after the other, in memory that is aligned for any.
+            make_array(unsafe { data.build_unchecked() })
+        });
+        let chunk = self.like.with_rows(timeline, arrays.collect(), None)?;
+        Ok(if gone > 0 {
+            chunk.slice(gone, len)
+        } else {
+            chunk
+        })
+    }
+}
+
+impl<'a> Fresh<'a> {
+    pub(crate) fn length(&self) -> i64 {
+        self.tail.length
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.tail.all() - self.first
+    }
+
+    pub(crate) fn ends(&self) -> EndsOf<'a> {
+        match &self.tail.ends {
+            Ends::Regular { t0, period, len } => EndsOf::Regular {
+                t0: t0.wrapping_add(period.wrapping_mul(self.first as i64)),
+                period: *period,
+                len: len - self.first,
+            },
+            Ends::Explicit(ends) => EndsOf::Explicit(&ends[self.first..]),
+        }
+    }
+
+    /// The elements of a column; of the first without a name.
+    pub(crate) fn column(&self, name: Option<&str>) -> Option<&'a [u8]> {
+        let mut columns = self.tail.like.columns().iter();
+        let at = columns.position(|column| name.is_none_or(|name| column.name() == name))?;
+        let values = self.tail.columns[at].as_slice();
+        Some(&values[values.len() / self.tail.all() * self.first..])
+    }
+}
+
+/// Whether rows are few, and all of them events.
+fn is_plain(chunk: &SnapshotBuffer) -> bool {
+    (1..=SMALL).contains(&chunk.len()) && chunk.timeline().shift() == 0 && chunk.null_rows() == 0
+}
+
+/// Whether a column has numbers that loops read as they are.
+fn is_number(column: &Column) -> bool {
+    let array = column.array();
+    let data_type = array.data_type();
+    data_type.primitive_width().is_some()
+        && *data_type != DataType::Float16
+        && array.null_count() == 0
+}
+
+/// The elements of an array.
+fn bytes(array: &ArrayRef) -> &[u8] {
+    downcast_primitive_array!(
+        array => array.values().inner().as_slice(),
+        other => unreachable!("{other} is no number")
+    )
+}

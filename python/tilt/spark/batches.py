@@ -1,0 +1,116 @@
+"""Streams whose batches go through a session of the driver: the alternative where there is no stateful operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tilt.live.options import each
+from tilt.spark.inputs import bound as bound_to
+from tilt.spark.inputs import records
+from tilt.spark.plan import Bound
+from tilt.spark.records import named, nested
+from tilt.spark.schemas import spark_schema
+from tilt.spark.shards import STATE, ShardTask, blob, shard_task
+from tilt.spark.streaming import POLICIES, in_stages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyspark.sql import DataFrame
+
+
+def each_batch(
+    query: object,
+    write: Callable[[DataFrame, int], object],
+    *,
+    state: str,
+    lateness: object,
+    late: str = "drop",
+    **events: Any,  # noqa: ANN401
+) -> Batches:
+    """Give a function for ``foreachBatch`` that pushes the rows of each batch into one session, on the driver.
+
+    All rows of a batch come to the driver, so this is for streams that one core keeps up with. Unlike
+    :func:`run_stream` it needs no state store, and results may go anywhere. ``late`` of the function counts late rows.
+
+    Parameters
+    ----------
+    query
+        A query of one input, as for :func:`run`.
+    write
+        Is called with the new results and the number of the batch. After a failure a batch is run again, with the same
+        results: writing must replace what was written for its number.
+    state
+        A directory of the driver that keeps the session.
+    lateness, late, **events
+        As for :func:`run_stream`.
+
+    >>> import tilt.spark as ts
+    >>> def write(results, batch):
+    ...     results.write.mode("overwrite").parquet(f"signals/batch={batch}")
+    >>> run = ts.each_batch(signal, write, state="session", time="ts", lateness="10s")  # doctest: +SKIP
+    >>> frame.writeStream.foreachBatch(run).option("checkpointLocation", "offsets").start()  # doctest: +SKIP
+
+    """
+    if late not in POLICIES:
+        message = f"late rows are treated by one of {', '.join(POLICIES)}, not {late!r}"
+        raise ValueError(message)
+    return Batches(query, write, Path(state), lateness, late, events)
+
+
+@dataclass
+class Batches:
+    """A function of batches. See :func:`each_batch`."""
+
+    query: object
+    write: Callable[[DataFrame, int], object]
+    state: Path
+    lateness: object
+    policy: str
+    events: Mapping[str, Any]
+    late: int = field(default=0, init=False)
+    """How many rows were late since the function was made."""
+    task: ShardTask | None = field(default=None, init=False)
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        """Run a batch."""
+        stream, inputs = bound_to(self.query, batch, self.events, in_stages)
+        (name,) = inputs
+        whole = Bound(stream, inputs)
+        if self.task is None:
+            lateness = each("lateness", self.lateness, inputs, 0)
+            self.task = shard_task(whole, lateness, self.policy, ())
+        frame = inputs[name].frame  # type: ignore[attr-defined]
+        rows = frame.select(*map(named, whole.columns(name))).toArrow()
+        packed = [(0, 0, blob(rows.combine_chunks().to_batches()))] if rows.num_rows else []
+        after, taken = self.task.push(self._read(number - 1), packed, 0)
+        results = whole.schema.empty_table()
+        if taken is not None:
+            self.late += taken["late"]
+            if taken["results"] is not None:
+                results = pa.ipc.open_stream(taken["results"]).read_all()
+        given = batch.sparkSession.createDataFrame(results, spark_schema(whole.schema))
+        self.write(nested(given, records(inputs)), number)
+        self._keep(number, after)
+
+    def _read(self, number: int) -> tuple[bytes, int] | None:
+        path = self.state / str(number)
+        if not path.exists():
+            return None
+        (row,) = pa.ipc.open_stream(path.read_bytes()).read_all().to_pylist()
+        return row["checkpoint"], row["last"]
+
+    def _keep(self, number: int, after: tuple[bytes, int]) -> None:
+        """Keep the session after a batch, and that before it, from which the batch can be run again."""
+        self.state.mkdir(parents=True, exist_ok=True)
+        row = pa.record_batch([pa.array([value], kind) for value, kind in zip(after, STATE.types, strict=True)], STATE)
+        fresh = self.state / f"{number}.new"
+        fresh.write_bytes(blob([row]))
+        fresh.replace(self.state / str(number))
+        for path in self.state.iterdir():
+            if path.name.isdigit() and int(path.name) < number - 1:
+                path.unlink()

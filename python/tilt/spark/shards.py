@@ -1,0 +1,223 @@
+"""What runs in executors for streams: rows into blobs, blobs through sessions, results out of blobs."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from tilt.live import Session
+from tilt.run import Query
+from tilt.spark.task import as_integers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from tilt.spark.plan import Bound
+    from tilt.spark.task import QueryTask
+
+SHARD = "shard"
+PACKED = pa.schema(
+    [(SHARD, pa.int32()), ("input", pa.int32()), ("number", pa.int64()), ("blob", pa.binary())],
+)
+"""Rows of an input that belong to one shard; numbers are in the order in which rows stand in their data frame."""
+STATE = pa.schema([("checkpoint", pa.binary()), ("last", pa.int64())])
+"""The session of a shard, and the last end of its rows."""
+TAKEN = pa.schema([("late", pa.int64()), ("results", pa.binary()), ("late_rows", pa.binary())])
+"""What a push gave: how many rows were late, the results, and the late rows."""
+LATE_ROWS = pa.struct([("input", pa.string()), ("fate", pa.string()), ("by", pa.int64()), ("row", pa.string())])
+"""A late row: of which input, what became of it, by how many ticks it is late, and what it holds, as JSON."""
+_MILLISECOND = {"s": (1, 1000), "ms": (1, 1), "us": (1000, 1), "ns": (1_000_000, 1)}
+"""How many ticks so many milliseconds are."""
+
+
+@dataclass(frozen=True)
+class PackTask:
+    """Turns rows into blobs."""
+
+    input: int
+    everywhere: tuple[int, ...] = ()
+    """The shards that get all rows; those that the rows name, if there are none."""
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Give a blob for each shard and batch."""
+        from pyspark import TaskContext  # noqa: PLC0415
+
+        context = TaskContext.get()
+        first = (context.partitionId() if context is not None else 0) << 33
+        for number, batch in enumerate(batches):
+            shards = np.asarray(batch.column(SHARD))
+            rows = batch.drop_columns([SHARD])
+            if self.everywhere:
+                found = dict.fromkeys(self.everywhere, rows)
+            else:
+                order = np.argsort(shards, kind="stable")
+                names, starts = np.unique(shards[order], return_index=True)
+                parts = np.split(order, starts[1:])
+                found = {int(name): rows.take(pa.array(part)) for name, part in zip(names, parts, strict=True)}
+            count = len(found)
+            columns = [
+                pa.array(list(found), pa.int32()),
+                pa.array([self.input] * count, pa.int32()),
+                pa.array([first + number] * count, pa.int64()),
+                pa.array([blob([part]) for part in found.values()], pa.binary()),
+            ]
+            yield pa.record_batch(columns, PACKED)
+
+
+@dataclass(frozen=True)
+class ShardTask:
+    """Pushes the rows of a shard into its session."""
+
+    query: QueryTask
+    scales: tuple[int, ...]
+    """How many ticks one step of each input's column of times is."""
+    lateness: Mapping[str, Any]
+    late: str
+
+    def push(
+        self, state: tuple[bytes, int] | None, packed: Sequence[tuple[int, int, bytes]], watermark: int
+    ) -> tuple[tuple[bytes, int], dict[str, Any] | None]:
+        """Give the state after rows of some inputs and Spark's watermark in milliseconds, and what came out."""
+        session, last = self._session(state)
+        known = _late_count(session)
+        given = []
+        for at, _, rows in sorted(packed):
+            one = self.query.inputs[at]
+            table = pa.ipc.open_stream(rows).read_all()
+            given.append(session.push(table, one.name))
+            last = max([last, *self._last(at, table)])
+        if watermark > 0:
+            # Before that, Spark has not seen any row.
+            given.append(session.advance(self._ticks(watermark)))
+        late = [(one.name, session.late(one.name).to_arrow()) for one in self.query.inputs]
+        count = _late_count(session) - known
+        results = [batch for table in given for batch in self._results(table.to_arrow())]
+        taken = None
+        if results or count:
+            taken = {"late": count, "results": blob(results) if results else None, "late_rows": _late_blob(late)}
+        return (session.checkpoint(), last), taken
+
+    def close(self, checkpoint: bytes, last: int) -> list[pa.RecordBatch]:
+        """Give what is left of a session if its input ends, at ``last``."""
+        session, _ = self._session((checkpoint, last))
+        given = [session.advance(last), session.close()]
+        return [batch for table in given for batch in self._results(table.to_arrow())]
+
+    def _session(self, state: tuple[bytes, int] | None) -> tuple[Session, int]:
+        for module in self.query.imports:
+            importlib.import_module(module)
+        query = compiled(self.query.text)
+        if state is not None:
+            return Session.restore(query, state[0], threads=1), state[1]
+        session = query.session(
+            time={one.name: one.events.times for one in self.query.inputs},
+            lateness=dict(self.lateness),
+            late=self.late,
+            layout=self.query.layout,
+            threads=1,
+        )
+        return session, -(1 << 62)
+
+    def _last(self, at: int, table: pa.Table) -> list[int]:
+        """Give the last end of rows, in ticks."""
+        times = self.query.inputs[at].events.times
+        ends = table.column(times if isinstance(times, str) else times[1]).drop_null()
+        return [int(as_integers(ends).max()) * self.scales[at]] if len(ends) else []
+
+    def _ticks(self, milliseconds: int) -> int:
+        times, parts = _MILLISECOND[compiled(self.query.text).program.unit]
+        return milliseconds * times // parts
+
+    def _results(self, table: pa.Table) -> list[pa.RecordBatch]:
+        if table.num_rows == 0:
+            return []
+        return table.rename_columns(self.query.schema.names).cast(self.query.schema).to_batches()  # type: ignore[no-any-return]
+
+
+def shard_task(bound: Bound, lateness: Mapping[str, Any], late: str, imports: tuple[str, ...]) -> ShardTask:
+    """Give the task of a query."""
+    columns = {name: {column: column for column in bound.columns(name)} for name in bound.inputs}
+    scales = tuple(bound.scale(name) for name in bound.inputs)
+    return ShardTask(bound.task(columns, imports), scales, dict(lateness), late)
+
+
+@dataclass(frozen=True)
+class UnpackTask:
+    """Turns what pushes gave into rows."""
+
+    schema: pa.Schema
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Give results, and late rows if there is a column for them."""
+        for batch in batches:
+            for results, late in zip(*(batch.column(name).to_pylist() for name in TAKEN.names[1:]), strict=True):
+                if results is not None:
+                    yield from widened(pa.ipc.open_stream(results), self.schema)
+                if late is not None and "late" in self.schema.names[-1:]:
+                    yield from widened(pa.ipc.open_stream(late), self.schema)
+
+
+@dataclass(frozen=True)
+class RestTask:
+    """Ends the sessions of shards."""
+
+    task: ShardTask
+    schema: pa.Schema
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Give what they have not given yet."""
+        for batch in batches:
+            for checkpoint, last in zip(*(batch.column(name).to_pylist() for name in STATE.names), strict=True):
+                yield from widened(self.task.close(checkpoint, last), self.schema)
+
+
+@lru_cache(maxsize=16)
+def compiled(text: str) -> Query:
+    """Give a query, compiled once in a worker."""
+    return Query(text)
+
+
+def blob(batches: Sequence[pa.RecordBatch]) -> bytes:
+    """Give batches of one schema as bytes."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def widened(
+    batches: Iterator[pa.RecordBatch] | Sequence[pa.RecordBatch], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Give batches with all columns of a schema, those that they do not have without values."""
+    for batch in batches:
+        columns = [
+            batch.column(field.name) if field.name in batch.schema.names else pa.nulls(batch.num_rows, field.type)
+            for field in schema
+        ]
+        yield pa.record_batch(columns, schema)
+
+
+def _late_count(session: Session) -> int:
+    """Count the rows of a session that were late, of which it keeps only the last ones."""
+    streams = session.status().streams.values()
+    return sum(stream.dropped + stream.adjusted + stream.overlapping for stream in streams)
+
+
+def _late_blob(late: Sequence[tuple[str, pa.Table]]) -> bytes | None:
+    """Give late rows as a column of records."""
+    found = []
+    for name, table in late:
+        for row in table.to_pylist():
+            fate, by = row.pop("late"), row.pop("late_by")
+            text = json.dumps(row, default=str)
+            found.append({"input": name, "fate": fate, "by": by, "row": text})
+    if not found:
+        return None
+    return blob([pa.record_batch([pa.array(found, LATE_ROWS)], ["late"])])

@@ -1,0 +1,140 @@
+"""Sessions of shards give what a run on all rows gives, however rows are packed, and wherever their state has been."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tilt as tl
+from queries import KEYED, ONE, TWO, Query, quotes, ticks
+from test_cuts import Schema
+from test_run import by_time_and_key, local
+from tilt.sources import Deferred, Events
+from tilt.spark.plan import Bound
+from tilt.spark.shards import PACKED, SHARD, TAKEN, PackTask, RestTask, ShardTask, UnpackTask, shard_task
+
+LATENESS = 3_000_000
+UNKEYED = sorted(set(KEYED) - {"running"})
+BY_KEY = sorted(set(KEYED) - {"filled"})
+
+
+def planned(query: Query, tables: dict[str, pa.Table], key: str | None) -> ShardTask:
+    """Give the task of a query."""
+    events = Events(time="ts", overlap="bag", key=key)
+    sources = {name: Deferred(tl.Table(table.slice(0, 0)), events) for name, table in tables.items()}
+    stream = query(*(tl.Stream._input(name, source) for name, source in sources.items()))
+    bound = Bound(stream, {name: Schema(table.schema, events) for name, table in tables.items()})
+    return shard_task(bound, dict.fromkeys(tables, LATENESS), "drop", ())
+
+
+def run_in_batches(
+    task: ShardTask, tables: dict[str, pa.Table], cuts: list[int], shards: int, key: str | None
+) -> tuple[pa.Table, int]:
+    """Do what Spark does: give batches of rows to the shards, and tell them the watermark of those before."""
+    states: dict[int, tuple[bytes, int]] = {}
+    results: list[pa.RecordBatch] = []
+    late = 0
+    high = dict.fromkeys(tables, -(1 << 40))
+    edges = [-(1 << 60), *sorted(cuts), 1 << 60]
+    watermark = 0
+    for after, until in pairwise(edges):
+        packed: dict[int, list[tuple[int, int, bytes]]] = {}
+        for at, (name, table) in enumerate(tables.items()):
+            times = np.asarray(table.column("ts").cast("int64"))
+            arrival = times + np.random.default_rng(at).integers(0, LATENESS, len(times))
+            kept = np.flatnonzero((arrival > after) & (arrival <= until))
+            rows = table.take(pa.array(kept[np.argsort(arrival[kept], kind="stable")]))
+            names = rows.column(key).to_pylist() if key else [""] * len(rows)
+            where = pa.array([len(name or "") and sum((name or "").encode()) % shards for name in names], pa.int32())
+            given = rows.select(task.query.inputs[at].schema.names).append_column(SHARD, where)
+            for batch in PackTask(at).run(iter(given.to_batches(max_chunksize=7))):
+                assert batch.schema == PACKED
+                for row in batch.to_pylist():
+                    packed.setdefault(row[SHARD], []).append((row["input"], row["number"], row["blob"]))
+            high[name] = max([high[name], *(int(t) for t in times[kept])])
+        for shard in sorted({*packed, *states}):
+            states[shard], taken = task.push(states.get(shard), packed.get(shard, []), watermark)
+            if taken is not None:
+                late += taken["late"]
+                row = pa.record_batch([pa.array([taken[name]], TAKEN.field(name).type) for name in TAKEN.names], TAKEN)
+                results += UnpackTask(task.query.schema).run(iter([row]))
+        watermark = max(watermark, min(high.values()) // 1000 - LATENESS // 1000)
+    last = max(last for _, last in states.values())
+    rest = pa.record_batch(
+        [pa.array([blob for blob, _ in states.values()], pa.binary()), pa.array([last] * len(states))],
+        ["checkpoint", "last"],
+    )
+    results += RestTask(task, task.query.schema).run(iter([rest]))
+    return pa.Table.from_batches(results, task.query.schema), late
+
+
+cuts_of = st.lists(st.integers(0, 125_000).map(lambda ms: 1000 * ms), max_size=5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(UNKEYED), st.integers(0, 1 << 32), st.integers(1, 60), cuts_of)
+def test_one_shard_gives_the_whole(name: str, seed: int, rows: int, cuts: list[int]) -> None:
+    table = ticks(np.random.default_rng(seed), rows)
+    # Rows with one time would come in another order.
+    _, first = np.unique(np.asarray(table.column("ts").cast("int64")), return_index=True)
+    tables = {"stream": table.take(pa.array(first))}
+    found, late = run_in_batches(planned(KEYED[name], tables, None), tables, cuts, 1, None)
+    expected = local(KEYED[name], tables)
+    assert found.cast(expected.schema).equals(expected)
+    assert late == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(BY_KEY), st.integers(0, 1 << 32), st.integers(1, 60), cuts_of, st.integers(1, 4))
+def test_shards_of_keys_give_the_whole(name: str, seed: int, rows: int, cuts: list[int], shards: int) -> None:
+    table = ticks(np.random.default_rng(seed), rows)
+    _, first = np.unique(np.asarray(table.column("ts").cast("int64")), return_index=True)
+    tables = {"stream": table.take(pa.array(first))}
+    found, late = run_in_batches(planned(KEYED[name], tables, "sym"), tables, cuts, shards, "sym")
+    expected = local(KEYED[name], tables, key="sym")
+    assert by_time_and_key(found, "sym").cast(expected.schema).equals(expected)
+    assert late == 0
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(sorted(TWO)), st.integers(0, 1 << 32), cuts_of, st.sampled_from([None, "sym"]))
+def test_two_inputs_give_the_whole(name: str, seed: int, cuts: list[int], key: str | None) -> None:
+    rng = np.random.default_rng(seed)
+    tables = {}
+    for side, table in (("trades", ticks(rng, 40)), ("quotes", quotes(rng, 40))):
+        _, first = np.unique(np.asarray(table.column("ts").cast("int64")), return_index=True)
+        tables[side] = table.take(pa.array(first))
+    found, late = run_in_batches(planned(TWO[name], tables, key), tables, cuts, 3 if key else 1, key)
+    expected = local(TWO[name], tables, key=key)
+    found = by_time_and_key(found, "sym") if key else found
+    assert found.cast(expected.schema).equals(expected)
+    assert late == 0
+
+
+def test_late_rows_are_counted_and_can_be_read() -> None:
+    table = ticks(np.random.default_rng(1), 4).select(["ts", "price"])
+    task = planned(lambda x: x["price"]["-1s":].sum(), {"stream": table}, None)
+    times = pa.array([20_000_000, 30_000_000, 1_000_000], pa.timestamp("us", "UTC"))
+    rows = pa.table({"ts": times, "price": [1.0, 2.0, 3.0]})
+    where = rows.append_column(SHARD, pa.array([0, 0, 0], pa.int32()))
+    (packed,) = PackTask(0).run(iter(where.to_batches()))
+    blobs = [(row["input"], row["number"], row["blob"]) for row in packed.to_pylist()]
+    _, taken = task.push(None, blobs, 0)
+    assert taken is not None and taken["late"] == 1
+    (late,) = pa.ipc.open_stream(taken["late_rows"]).read_all().column("late").to_pylist()
+    assert late["input"] == "stream" and late["fate"] == "dropped" and late["by"] == 26_000_000
+    assert json.loads(late["row"])["price"] == 3.0
+
+
+def test_a_state_of_another_query_is_refused() -> None:
+    table = ticks(np.random.default_rng(1), 4)
+    one, other = (planned(ONE[name], {"stream": table}, None) for name in ("zscore", "ahead"))
+    state, _ = one.push(None, [], 0)
+    with pytest.raises(tl.TiltError, match="its query is another one"):
+        other.push(state, [], 0)

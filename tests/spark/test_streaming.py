@@ -1,0 +1,188 @@
+"""Streams give what a run on all of their rows gives."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+import tilt as tl
+from queries import KEYED, ONE, TWO, Query, quotes, ticks
+from test_run import by_time_and_key, local, same
+from tilt import spark as ts
+
+
+def distinct(table: pa.Table) -> pa.Table:
+    """Give rows of different times: of those with one time, files do not keep the order."""
+    _, first = np.unique(np.asarray(table.column("ts").cast("int64")), return_index=True)
+    return table.take(pa.array(first))
+
+
+def arriving(spark: SparkSession, directory: Path, table: pa.Table, pieces: int) -> DataFrame:
+    """Give a stream that has a piece of the rows in each batch."""
+    directory.mkdir(parents=True)
+    rows = -(-len(table) // pieces)
+    for number in range(pieces):
+        path = directory / f"{number:03}.parquet"
+        pq.write_table(table.slice(number * rows, rows), path)
+        # Spark takes files in the order of their times.
+        os.utime(path, (1_000_000 + number, 1_000_000 + number))
+    schema = spark.createDataFrame(table.slice(0, 1)).schema
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(directory))
+
+
+def drained(stream: DataFrame, directory: Path) -> tuple[pa.Table, int]:
+    """Run a stream until its source has no more, and give what it wrote, and how many rows it says were late."""
+    writer = stream.writeStream.option("checkpointLocation", str(directory / "state")).trigger(availableNow=True)
+    running = writer.start(str(directory / "out"), format="parquet")
+    with ts.errors():
+        running.awaitTermination()
+    late = sum(progress.observedMetrics["tilt"].late for progress in running.recentProgress if progress.observedMetrics)
+    return stream.sparkSession.read.schema(stream.schema).parquet(str(directory / "out")).toArrow(), late
+
+
+def streamed(
+    spark: SparkSession, directory: Path, query: Query, tables: dict[str, pa.Table], **how: object
+) -> tuple[pa.Table, int]:
+    """Give all results of a query on streams: those that came, and the rest."""
+    frames = {name: arriving(spark, directory / name, table, 3) for name, table in tables.items()}
+    data: Any = frames if len(frames) > 1 else next(iter(frames.values()))
+    found, late = drained(ts.run_stream(query, data, time="ts", **how), directory)
+    rest = ts.rest(str(directory / "state"), query, data, time="ts", **how).toArrow()
+    assert len(found) > 0
+    return pa.concat_tables([found, rest.cast(found.schema)]), late
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    return table.sort_by([(name, "ascending") for name in ("end", "ts") if name in table.column_names][:1])
+
+
+@pytest.mark.parametrize("name", ["zscore", "filled"])
+def test_a_stream_without_a_key_is_the_local_result(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    table = distinct(ticks(np.random.default_rng(1), 300))
+    found, late = streamed(spark, tmp_path, ONE[name], {"stream": table}, lateness="5s")
+    same(in_order(found), local(ONE[name], {"stream": table}))
+    assert late == 0
+
+
+def test_keys_are_spread_over_shards_and_quiet_ones_go_on(spark: SparkSession, tmp_path: Path) -> None:
+    table = distinct(ticks(np.random.default_rng(2), 300))
+    # One key has rows at the beginning only: what it holds becomes certain as others go on.
+    early = np.asarray(table.column("ts").cast("int64")) < 30_000_000
+    keys = np.where(early, table.column("sym").to_numpy(zero_copy_only=False), "b")
+    table = table.set_column(table.column_names.index("sym"), "sym", pa.array(keys, pa.string()))
+    query = KEYED["held"]
+    frame = arriving(spark, tmp_path / "in", table, 3)
+    found, _ = drained(ts.run_stream(query, frame, time="ts", key="sym", lateness="2s", shards=3), tmp_path)
+    expected = local(query, {"stream": table}, key="sym")
+    assert found.filter(pa.compute.equal(found.column("sym"), "a")).num_rows == sum(
+        name == "a" for name in expected.column("sym").to_pylist()
+    )
+    rest = ts.rest(str(tmp_path / "state"), query, frame, time="ts", key="sym", lateness="2s", shards=3).toArrow()
+    same(by_time_and_key(pa.concat_tables([found, rest.cast(found.schema)]), "sym"), expected)
+
+
+def test_two_streams_are_joined(spark: SparkSession, tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    tables = {"trades": distinct(ticks(rng, 200)), "quotes": distinct(quotes(rng, 200))}
+    found, _ = streamed(spark, tmp_path, TWO["asof"], tables, key="sym", lateness="5s", shards=2)
+    same(by_time_and_key(found, "sym"), local(TWO["asof"], tables, key="sym"))
+
+
+def test_times_without_a_zone_are_watermarked_as_utc(spark: SparkSession, tmp_path: Path) -> None:
+    table = distinct(ticks(np.random.default_rng(10), 200)).select(["ts", "price"])
+    table = table.set_column(0, "ts", table.column("ts").cast(pa.timestamp("us")))
+    before = str(spark.conf.get("spark.sql.session.timeZone"))
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        query: Query = lambda x: x["price"]["-5s":].mean()  # noqa: E731
+        found, late = streamed(spark, tmp_path, query, {"stream": table}, lateness="1s")
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    same(in_order(found), local(query, {"stream": table}))
+    assert late == 0
+
+
+def test_late_rows_are_counted_and_readable(spark: SparkSession, tmp_path: Path) -> None:
+    table = distinct(ticks(np.random.default_rng(4), 120, nulls=0.0))
+    times = np.asarray(table.column("ts").cast("int64"))
+    # One row comes with the last piece, long after its time.
+    order = np.r_[0, 2 : len(times), 1]
+    frame = arriving(spark, tmp_path / "in", table.take(pa.array(order)), 3)
+    query = ONE["zscore"]
+    found, late = drained(ts.run_stream(query, frame, time="ts", lateness="1s", late_rows=True), tmp_path)
+    assert late == 1
+    (told,) = [row for row in found.column("late").to_pylist() if row is not None]
+    assert told["input"] == "stream" and told["fate"] == "dropped"
+    assert json.loads(told["row"])["price"] == table.column("price")[1].as_py()
+    expected = local(query, {"stream": table.take(pa.array(np.r_[0, 2 : len(times)]))})
+    given = found.filter(pa.compute.is_null(found.column("late"))).drop_columns(["late"])
+    same(in_order(given), expected.slice(0, len(given)))
+
+
+def test_what_cannot_be_streamed_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    table = ticks(np.random.default_rng(5), 20)
+    frame = arriving(spark, tmp_path / "in", table, 1)
+    with pytest.raises(tl.QueryError, match="nothing is certain before the stream ends"):
+        ts.run_stream(ONE["filled"], frame, time="ts", key="sym", lateness="1s")
+    with pytest.raises(tl.QueryError, match="computed in stages"):
+        ts.run_stream(
+            lambda x: x.key_by("sym")["price"].window("5s").mean().unkey()["price"].window("9s").sum(),
+            frame, time="ts", lateness="1s",
+        )  # fmt: skip
+    with pytest.raises(tl.QueryError, match="unit="):
+        ts.run_stream(lambda x: x["price"], frame.withColumnRenamed("size", "t"), time="t", lateness=1)
+    with pytest.raises(ValueError, match="late rows"):
+        ts.run_stream(ONE["zscore"], frame, time="ts", lateness="1s", late="revise")
+    provider = "spark.sql.streaming.stateStore.providerClass"
+    before = str(spark.conf.get(provider))
+    spark.conf.unset(provider)
+    try:
+        with pytest.raises(tl.QueryError, match="RocksDB"):
+            ts.run_stream(ONE["zscore"], frame, time="ts", lateness="1s")
+    finally:
+        spark.conf.set(provider, before)
+
+
+def test_errors_of_streams_are_what_they_were(spark: SparkSession, tmp_path: Path) -> None:
+    table = ticks(np.random.default_rng(6), 30)
+    ends = table.column("ts").to_pylist()
+    broken = table.set_column(0, "ts", pa.array([*ends[:-1], None], table.schema.field("ts").type))
+    frame = arriving(spark, tmp_path / "in", broken, 1)
+    with pytest.raises(tl.SchemaError, match="ts"):
+        drained(ts.run_stream(ONE["zscore"], frame, time="ts", lateness="1s"), tmp_path)
+
+
+def test_batches_go_through_a_session_of_the_driver(spark: SparkSession, tmp_path: Path) -> None:
+    table = distinct(ticks(np.random.default_rng(9), 300))
+    frame = arriving(spark, tmp_path / "in", table, 3)
+    query = ONE["zscore"]
+    failing = [True]
+
+    def write(results: DataFrame, batch: int) -> None:
+        results.write.mode("overwrite").parquet(str(tmp_path / "out" / f"batch={batch}"))
+        if batch == 1 and failing:
+            failing.clear()
+            message = "after it has written"
+            raise RuntimeError(message)
+
+    def start() -> None:
+        run = ts.each_batch(query, write, state=str(tmp_path / "session"), time="ts", lateness="1s")
+        writer = frame.writeStream.foreachBatch(run).option("checkpointLocation", str(tmp_path / "offsets"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    with pytest.raises(PySparkException, match="after it has written"):
+        start()
+    start()
+    found = spark.read.parquet(str(tmp_path / "out")).drop("batch").toArrow()
+    expected = local(query, {"stream": table})
+    assert len(expected) > len(found) > 100
+    same(in_order(found), expected.slice(0, len(found)))

@@ -1,0 +1,122 @@
+"""What tasks do with the worker that runs them: its cores, its memory, what it has compiled."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+from queries import ONE, ticks
+from test_cluster import variables
+from test_cuts import sliced_task, with_header
+from test_run import local, same
+from tilt import spark as ts
+from tilt.run import Query
+
+
+def compilations(spark: SparkSession) -> dict[int, tuple[int, int]]:
+    """Give how often each worker has found a query compiled, and how often not."""
+
+    def told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import os  # noqa: PLC0415
+
+        from tilt.run import _compiled  # noqa: PLC0415
+
+        list(batches)
+        counts = _compiled.cache_info()
+        yield pa.record_batch({"pid": [os.getpid()], "hits": [counts.hits], "misses": [counts.misses]})
+
+    rows = spark.range(0, 16, 1, 16).mapInArrow(told, "pid long, hits long, misses long").collect()
+    return {row.pid: (row.hits, row.misses) for row in rows}
+
+
+def test_workers_that_are_used_again_have_compiled_a_query(spark: SparkSession) -> None:
+    table = ticks(np.random.default_rng(1), 100)
+    frame = spark.createDataFrame(table)
+    query = lambda x: x["price"]["-7s":].mean() * 7.25  # noqa: E731
+    before = compilations(spark)
+    for _ in range(3):
+        same(ts.run(query, frame, time="ts", slices=4).toArrow(), local(query, {"stream": table}))
+    after = compilations(spark)
+    changed = [np.subtract(counts, before.get(pid, (0, 0))) for pid, counts in after.items()]
+    hits, misses = np.sum(changed, axis=0)
+    assert all(compiled <= 1 for _, compiled in changed)
+    assert hits + misses >= 12 > 4 * misses
+
+
+def test_a_task_uses_the_cores_that_spark_has_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Context:
+        def cpus(self) -> int:
+            return 3
+
+    asked = []
+    run = Query.run
+
+    def noted(self: Query, *args: object, **how: object) -> object:
+        asked.append(how["threads"])
+        return run(self, *args, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Query, "run", noted)
+    table = ticks(np.random.default_rng(1), 20)
+    task = sliced_task(ONE["zscore"], table.schema)
+    for context, threads in ((None, 1), (Context(), 3)):
+        monkeypatch.setattr(TaskContext, "get", lambda context=context: context)
+        list(task.run(iter(with_header(table))))
+        assert asked.pop() == threads
+
+
+def test_native_threads_begin_after_the_worker_was_forked(spark: SparkSession) -> None:
+    def told(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import os  # noqa: PLC0415
+        from pathlib import Path  # noqa: PLC0415
+
+        list(batches)
+        daemon = os.getppid()
+        names = [path.read_text().strip() for path in Path(f"/proc/{daemon}/task").glob("*/comm")]
+        yield pa.record_batch({"threads": [len(names)]})
+
+    frame = spark.createDataFrame(ticks(np.random.default_rng(1), 50))
+    ts.run(ONE["zscore"], frame, time="ts", slices=2).collect()
+    rows = spark.range(0, 4, 1, 4).mapInArrow(told, "threads long").collect()
+    assert {row.threads for row in rows} == {1}
+
+
+_PEAK = """
+import re, sys
+from pathlib import Path
+import numpy as np
+import pyarrow as pa
+from queries import ONE
+from test_cuts import sliced_task, with_header
+
+def peak():
+    # Not of getrusage, which counts what the process had that started this one.
+    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+
+rows = 3_000_000
+times = pa.array(np.arange(rows) * 10_000, pa.timestamp("us", "UTC"))
+table = pa.table({"ts": times, "price": np.random.default_rng(1).normal(size=rows)})
+batches = with_header(table)
+task = sliced_task(ONE["zscore"], table.schema, at_once=int(sys.argv[1]))
+# What compiling takes is not counted.
+list(task.query.compute({"stream": table.slice(0, 1000)}))
+before = peak()
+count = sum(batch.num_rows for batch in task.run(iter(batches)))
+assert count == rows
+print(peak() - before)
+"""
+
+
+def test_memory_is_that_of_a_part_of_the_slice() -> None:
+    def extra(at_once: int) -> int:
+        command = [sys.executable, "-c", _PEAK, str(at_once)]
+        return int(subprocess.run(command, env=variables(), capture_output=True, text=True, check=True).stdout)
+
+    whole, parts = extra(1 << 30), extra(200_000)
+    assert parts < whole / 2

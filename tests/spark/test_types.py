@@ -1,0 +1,111 @@
+"""Types of Spark go through queries and come back."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+import tilt as tl
+from queries import Query
+from tilt import spark as ts
+
+NESTED = "at timestamp, k string, quote struct<bid: double, size: int, venue: struct<name: string, since: timestamp>>"
+
+
+def quoted(spark: SparkSession) -> list[Row]:
+    since = dt.datetime(2020, 1, 1, tzinfo=dt.timezone.utc)
+    rows = [
+        (
+            dt.datetime(2026, 3, 1, 0, 0, i, tzinfo=dt.timezone.utc),
+            "ab"[i % 2],
+            (i / 4 if i != 3 else None, i, ("x" if i != 3 else None, since)),
+        )
+        for i in range(12)
+    ]
+    return spark.createDataFrame(rows, NESTED).collect()
+
+
+@pytest.mark.parametrize("how", [{"slices": 3}, {"key": "k"}, {"key": "k", "slices": 2}])
+def test_records_go_both_ways(spark: SparkSession, how: dict[str, object]) -> None:
+    rows = quoted(spark)
+    frame = spark.createDataFrame(rows, NESTED).repartition(2)
+    found = ts.run(lambda x: x, frame, time="at", **how)
+    assert found.schema.simpleString() == frame.schema.simpleString()
+    assert found.orderBy("at").collect() == rows
+
+
+def test_fields_of_records_are_columns(spark: SparkSession) -> None:
+    frame = spark.createDataFrame(quoted(spark), NESTED)
+    query: Query = lambda x: x.with_columns(best=x["quote.bid"]["-3s":].max())  # noqa: E731
+    found = ts.run(query, frame, time="at", slices=3)
+    assert [field.name for field in found.schema] == ["at", "k", "quote", "best"]
+    plain = frame.select("at", "k", frame["quote.bid"].alias("quote.bid")).toArrow()
+    expected = query(tl.stream(plain, time="at")).collect().to_arrow()
+    assert [row.best for row in found.collect()] == expected.column("best").to_pylist()
+    some = ts.run(lambda x: x.select("quote.size"), frame, time="at", slices=2)
+    assert some.columns == ["at", "quote.size"]
+
+
+def test_records_of_a_query_are_structs(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(1, 2.0), (2, 3.0)], "t bigint, x double")
+    found = ts.run(lambda s: s.with_columns(both=tl.struct(a=s["x"], b=s["x"] * 2)), frame, time="t", slices=2)
+    assert found.schema["both"].dataType.simpleString() == "struct<a:double,b:double>"
+    assert [row.both.b for row in found.collect()] == [4.0, 6.0]
+
+
+def test_times_keep_their_zone(spark: SparkSession) -> None:
+    # The hour that is there twice in Berlin.
+    rows = [(dt.datetime(2026, 10, 25, 0, 10 * i, tzinfo=dt.timezone.utc), float(i)) for i in range(6)]
+    rows += [(dt.datetime(2026, 10, 25, 1, 10 * i, tzinfo=dt.timezone.utc), float(i)) for i in range(6)]
+    query: Query = lambda x: x["v"].window(tl.calendar("1d")).sum()  # noqa: E731
+    before = spark.conf.get("spark.sql.session.timeZone")
+    for zone in ("UTC", "Europe/Berlin", "America/New_York"):
+        spark.conf.set("spark.sql.session.timeZone", zone)
+        try:
+            frame = spark.createDataFrame(rows, "at timestamp, v double")
+            assert [tuple(row) for row in ts.run(lambda x: x, frame, time="at", slices=3).collect()] == [
+                tuple(row) for row in frame.collect()
+            ]
+            table = frame.toArrow()
+            table = table.set_column(0, "at", table.column("at").cast(pa.timestamp("us", zone)))
+            found = ts.run(query, frame, time="at", slices=2).toArrow()
+            expected = query(tl.stream(table, time="at")).collect(layout="interval").to_arrow()
+            assert found.cast(expected.schema).equals(expected)
+        finally:
+            spark.conf.set("spark.sql.session.timeZone", str(before))
+
+
+def test_dictionary_strings_are_strings(spark: SparkSession) -> None:
+    # Spark has no dictionaries: they are strings on the way in, and in results.
+    words = pa.array(["a", "b", None, "a"]).dictionary_encode()
+    table = pa.table({"t": pa.array([1, 2, 3, 4]), "word": words})
+    plain = table.set_column(1, "word", words.cast(pa.string()))
+    frame = spark.createDataFrame(plain)
+    query: Query = lambda x: x.filter(x["word"] == "a")  # noqa: E731
+    found = ts.run(query, frame, time="t", slices=2)
+    assert found.schema["word"].dataType.simpleString() == "string"
+    expected = query(tl.stream(table, time="t")).collect().to_arrow()
+    assert found.toArrow().column("word").to_pylist() == expected.column("word").to_pylist() == ["a", "a"]
+
+
+def test_dictionaries_of_files_are_strings(spark: SparkSession, tmp_path: Path) -> None:
+    words = pa.array(["a", "b", None, "a"]).dictionary_encode()
+    table = pa.table({"t": pa.array([1, 2, 3, 4]), "word": words})
+    pq.write_table(table, tmp_path / "words.parquet", row_group_size=2)
+    query: Query = lambda x: x.filter(x["word"] == "a")  # noqa: E731
+    found = ts.run(query, ts.scan_parquet(spark, str(tmp_path), time="t"), slices=2)
+    assert found.schema["word"].dataType.simpleString() == "string"
+    expected = query(tl.stream(table, time="t")).collect().to_arrow()
+    assert found.toArrow().column("word").to_pylist() == expected.column("word").to_pylist() == ["a", "a"]
+
+
+def test_maps_and_decimals_inside_records_are_refused(spark: SparkSession) -> None:
+    frame = spark.range(3).select("id", F.struct(F.lit(1).cast("decimal(5, 1)").alias("d")).alias("x"))
+    with pytest.raises(tl.SchemaError, match=r"`x.d` has type decimal"):
+        ts.run(lambda s: s["x"], frame, time="id")
