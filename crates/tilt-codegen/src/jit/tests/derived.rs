@@ -4,7 +4,7 @@ use tilt_ir::Id;
 
 use super::{
     super::Module,
-    harness::{Build, Call, Column, modes, module, new_loop, run, samples},
+    harness::{Build, Call, Column, modes, module, new_loop, run, same, samples},
     reductions::Guarded,
 };
 use crate::{
@@ -320,5 +320,51 @@ fn rows_inside_have_windows_of_one_width() {
         let expected = run(&lp, &lp_code, &[], &mut call).columns;
         assert_eq!(run(&inside, &inside_code, &[], &mut call).columns, expected);
         assert_eq!(expected[0], [25; 16]);
+    }
+}
+
+#[test]
+fn integers_divided_by_a_constant_are_divided() {
+    for ty in [Ty::I64, Ty::U64, Ty::I32] {
+        let mut lp = new_loop(Lanes::Eight);
+        let x = lp.load(ty);
+        let x = lp.push(Inst::Convert(x), Ty::F64);
+        let n = lp.param(Ty::F64);
+        let n = lp.push(Inst::Param(n), Ty::F64);
+        let quotient = lp.binary(Binary::Div, x, n);
+        lp.store(quotient, None);
+        let mut words = samples(ty, 1024, 5);
+        words.extend([0, 1, 2, 7, u64::MAX, 1 << 63].map(|bits| Imm::int(ty, bits as i64).bits));
+        let value = |word: u64| match ty {
+            Ty::U64 => word as f64,
+            _ => word as i64 as f64,
+        };
+        for mode in modes() {
+            let module = module(&lp, &mode);
+            for n in [
+                1.0,
+                3.0,
+                7.0,
+                1024.0,
+                999_999.0,
+                0.0,
+                -3.0,
+                0.5,
+                1e300,
+                f64::NAN,
+            ] {
+                let inputs = [Column::new(ty, words.clone())];
+                let mut call = Call {
+                    rows: words.len(),
+                    params: vec![f64::to_bits(n)],
+                    ..Call::default()
+                };
+                let found = run(&lp, &module, &inputs, &mut call);
+                for (word, found) in words.iter().zip(&found.columns[0]) {
+                    let expected = (value(*word) / n).to_bits();
+                    assert!(same(Ty::F64, *found, expected), "{ty:?} {word} / {n}");
+                }
+            }
+        }
     }
 }
