@@ -257,6 +257,54 @@ fn windows_over_missing_samples() {
     );
 }
 
+/// Blocks of a few groups, whole and not; reductions that share their loops; counts of events that may be missing.
+#[test]
+fn short_windows_of_any_length() {
+    for length in [1, 2, 3, 7, 8, 9, 14, 15, 20, 24] {
+        let w = 5 * length;
+        let bodies = [
+            format!(
+                "~y[t] = reduce mean ~x[t-{w} : t] - reduce sum ~x[t-{w} : t] map (abs(~x[t]))"
+            ),
+            format!(
+                "~c[t] = ~x[t] - ~x[t-5]  ~y[t] = if reduce len ~c[t-{w} : t] >= {length} then \
+                 reduce mean ~c[t-{w} : t] map (max(~c[t], 0.0)) / reduce mean ~c[t-{w} : t] map (max(-~c[t], 0.0)) \
+                 else null"
+            ),
+            // All pass, then most do.
+            format!(
+                "~p[t] = if ~x[t] > -4e8 then ~x[t] else null  ~y[t] = reduce mean ~p[t-{w} : t]"
+            ),
+            format!(
+                "~p[t] = if ~x[t] > -2.99e8 then ~x[t] else null  \
+                 ~y[t] = {{m: reduce mean ~p[t-{w} : t], n: reduce len ~p[t-{w} : t], s: reduce std ~x[t-{w} : t]}}"
+            ),
+        ];
+        for body in bodies {
+            let query = format!(
+                "query q unit tick {{ input ~x: f64 fixed 5 period 5  {body}  output ~y }}"
+            );
+            let data = [
+                (300, Missing::None, 3),
+                (2500, Missing::None, -1001),
+                (300, Missing::Some(100), 0),
+            ];
+            for (len, missing, first) in data {
+                let data = Samples {
+                    first,
+                    period: 5,
+                    length: 5,
+                    len,
+                    missing,
+                };
+                let what = format!("{len} samples from {first}, missing {missing:?}");
+                let inputs = BTreeMap::from([("x".to_owned(), data.scalar())]);
+                check(&query, &inputs, &what);
+            }
+        }
+    }
+}
+
 #[test]
 fn recurrences_in_strips() {
     check_all(

@@ -9,7 +9,7 @@ use std::{
 };
 
 use tilt_codegen::{
-    lir::{Lanes, Loop, Sink, Store},
+    lir::{AccessId, Lanes, Loop, Sink, Store},
     lower::{Body, Lowering, Term, Unsupported, Valid},
 };
 use tilt_ir::{
@@ -95,7 +95,7 @@ pub(crate) struct Stage {
     pub(crate) streaming: Option<usize>,
     /// The main loop for rows all of whose neighbours that are read exist.
     pub(crate) inside: Option<Inside>,
-    /// Of these loops, by their numbers, those for rows whose windows lie whole in their sources.
+    /// Of these loops, by their numbers, those for rows whose windows lie whole in their sources, and have no gaps where these are counted.
     pub(crate) full: Vec<(usize, usize)>,
     /// Which of these the stage reads itself.
     pub(crate) own: Vec<(OwnColumn, usize)>,
@@ -510,7 +510,19 @@ impl<'p> Planner<'p> {
         let inside_number = inside.as_ref().map(|inside| inside.main);
         let numbers = [Some(number), streaming, inside_number].into_iter();
         let full = numbers.flatten().filter_map(|number| {
-            self.loops.push(self.loops[number].full()?);
+            let sources = match &inside {
+                Some(inside) if inside.main == number => &inside.sources,
+                _ => &main.sources,
+            };
+            let counts = |late: AccessId, early: AccessId| {
+                let window = |access: AccessId, side| match sources[access.index()] {
+                    Source::Window { window, column } if column == side => Some(window),
+                    _ => None,
+                };
+                let counted = window(late, 1).filter(|w| window(early, 0) == Some(*w))?;
+                main.reads.windows[counted].count
+            };
+            self.loops.push(self.loops[number].full(counts)?);
             Some((number, self.loops.len() - 1))
         });
         let full = full.collect();

@@ -623,7 +623,27 @@ impl<'a> StageRun<'a> {
         for range in ranges.iter_mut() {
             range.locate(rows.clone(), scratch);
         }
+        let stage = self.stage;
+        let (main, sources, params) = match &stage.inside {
+            Some(loop_inside) if inside => {
+                (loop_inside.main, &loop_inside.sources, &loop_inside.params)
+            }
+            _ => (self.main, &stage.sources, &stage.params),
+        };
+        let counts = |window: &&WindowRun| window.plan.count.is_some();
+        let mut full = stage.full.iter().filter(|(number, _)| *number == main);
+        let full = full.next().filter(|_| {
+            let known = |w: &WindowRun| w.is_known(&ranges[w.plan.range], &rows);
+            ranges.iter().all(|r| r.is_full(&rows)) && windows.iter().filter(counts).all(known)
+        });
+        let main = full.map_or(main, |(_, full)| *full);
         for window in windows.iter_mut() {
+            // Rows to come may need what is gathered here, and so may arguments of calls.
+            let is_read = self.piece.open || !stage.calls.is_empty();
+            if full.is_some() && window.plan.count.is_some() && !is_read {
+                window.rest();
+                continue;
+            }
             let range = &mut ranges[window.plan.range];
             window.advance(self.piece, range, rows.clone(), scratch)?;
         }
@@ -646,18 +666,6 @@ impl<'a> StageRun<'a> {
             chunk.called.push(results);
         }
         let targets: Vec<Target> = self.targets.iter().map(|t| t.target(at)).collect();
-        let stage = self.stage;
-        let (main, sources, params) = match &stage.inside {
-            Some(loop_inside) if inside => {
-                (loop_inside.main, &loop_inside.sources, &loop_inside.params)
-            }
-            _ => (self.main, &stage.sources, &stage.params),
-        };
-        let mut full = stage.full.iter();
-        let main = match full.find(|(number, _)| *number == main) {
-            Some((_, full)) if chunk.ranges.iter().all(|r| r.is_full(&chunk.rows)) => *full,
-            _ => main,
-        };
         self.execute(main, sources, params, &targets, &mut chunk);
         Ok(())
     }

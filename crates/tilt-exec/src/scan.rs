@@ -19,6 +19,7 @@ mod totals;
 
 use std::{collections::BTreeMap, ops::Range};
 
+use arrow_buffer::BooleanBuffer;
 use tilt_codegen::{
     abi::{Args, Target, View},
     lir::{Combine, Imm, LANES, Ty},
@@ -62,6 +63,8 @@ pub(crate) struct WindowRun<'a> {
     magnitude: u64,
     panes: Option<Panes>,
     state: State<'a>,
+    /// Whether nothing reads what it comes to for the chunk.
+    is_idle: bool,
     /// Keeps what the views point to.
     _bits: Scratch,
 }
@@ -210,6 +213,7 @@ impl<'a> WindowRun<'a> {
             magnitude,
             panes,
             state,
+            is_idle: false,
             _bits: bits,
         }
     }
@@ -242,6 +246,30 @@ impl<'a> WindowRun<'a> {
         bits > 62
     }
 
+    /// Whether it counts events, and there is one at every position of the windows of some rows. These lie whole in the source.
+    pub(crate) fn is_known(&self, range: &RangeRun, rows: &Range<usize>) -> bool {
+        let (Some(_), Some(steady)) = (self.plan.count, range.steady()) else {
+            return false;
+        };
+        let first = (rows.start as i64 + steady.lo) as usize;
+        let positions = (rows.end as i64 - 1 + steady.hi) as usize - first;
+        let is_set = |bits: Option<&BooleanBuffer>| {
+            bits.is_none_or(|bits| bits.slice(first, positions).count_set_bits() == positions)
+        };
+        self.plan.sources.iter().all(|source| match source {
+            Source::Leaf { stream, leaf, .. } => {
+                is_set(self.all[stream].leaves[*leaf].valid.as_ref())
+            }
+            Source::Present { stream, .. } => is_set(self.all[stream].presence()),
+            _ => true,
+        })
+    }
+
+    /// Leaves out a chunk of rows that do not read the window.
+    pub(crate) fn rest(&mut self) {
+        self.is_idle = true;
+    }
+
     /// Brings the window up to date for a chunk of rows.
     pub(crate) fn advance(
         &mut self,
@@ -250,6 +278,7 @@ impl<'a> WindowRun<'a> {
         rows: Range<usize>,
         scratch: &mut Scratch,
     ) -> Result<(), Trouble> {
+        self.is_idle = false;
         if let Some(width) = range.width() {
             self.widest = self.widest.max(width);
         }
@@ -473,6 +502,7 @@ impl<'a> WindowRun<'a> {
         scratch: &mut Scratch,
     ) -> View {
         match &self.state {
+            _ if self.is_idle => view::nothing(),
             State::Blocks(blocks) => blocks.view(column, rows, scratch),
             State::Doubling(doubling) => doubling.view(column, rows, scratch),
             State::Totals(totals) => totals.view(column, rows.len()),

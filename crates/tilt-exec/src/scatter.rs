@@ -1,18 +1,19 @@
 //! Windows by key in one pass over the rows of all keys.
 //!
 //! Time is cut into panes of the grid's period. A pane has one state for each key and slot, in dense arrays: a loop computes what
-//! a chunk of rows contributes (the neutral element where a row does not count), and each contribution is joined to the state of
-//! its row's key, without a branch. A window joins the states of its panes; the stage's main loop then runs over the keys.
+//! a chunk of rows contributes and which of them count, and each contribution is joined to the state of its row's key. Where most rows
+//! count, all are joined, those that do not as neutral elements, otherwise only those that do: without a branch on a row either way. A
+//! window joins the states of its panes; the stage's main loop then runs over the keys.
 
 use std::{collections::HashMap, ops::Range, time::Instant};
 
 use rayon::prelude::*;
 use tilt_codegen::{
     abi::{Args, Target, View},
-    lir::{Combine, Loop, Sink, Store, Ty},
+    lir::{AccessId, Combine, Inst, Loop, ParamId, Sink, Slot as Combined, Store, Ty, ValueId},
 };
 use tilt_data::{Spans, Timeline};
-use tilt_ir::{Bounds, Clock, Program, Span, StreamId, is_strict};
+use tilt_ir::{Bounds, Clock, Id, Program, Span, StreamId, is_strict};
 
 use crate::{
     code::Code,
@@ -26,11 +27,12 @@ use crate::{
     scatter::{cells::Cells, piece::Piece},
     series::Series,
     stats,
-    window::Algorithm,
+    window::{Algorithm, Guard},
 };
 
 mod cells;
 mod columns;
+mod contributions;
 mod piece;
 
 /// Windows of more panes are left to the general path.
@@ -48,9 +50,47 @@ pub(crate) struct ScatterPlan {
     lead: i64,
     /// The panes of each range of window `j`, less `j`.
     ranges: Vec<Range<i64>>,
-    /// What computes the contributions to each window of the stage.
-    loops: Vec<usize>,
+    contributions: Contributing,
     slots: Vec<Slot>,
+}
+
+/// What rows contribute to all windows of the stage. One loop says which rows count and computes what they do not hold themselves.
+#[derive(Default, Debug)]
+struct Contributing {
+    /// The loop's number, unless there is nothing to compute.
+    number: Option<usize>,
+    sources: Vec<Source>,
+    params: Vec<ParamSource>,
+    /// How many columns of the loop say which rows count: the first ones.
+    masks: usize,
+    columns: Vec<Column>,
+    /// The columns of each window's slots.
+    of_windows: Vec<Vec<usize>>,
+}
+
+/// What rows contribute to a state.
+#[derive(Clone, Copy, Debug)]
+struct Column {
+    op: Combine,
+    ty: Ty,
+    values: Values,
+    /// The mask of rows that count, if not all do.
+    counts: Option<usize>,
+    /// Whether a total of it may overflow.
+    watched: bool,
+}
+
+/// Where the values of a column are.
+#[derive(Clone, Copy, Debug)]
+enum Values {
+    /// In a leaf of the input, words.
+    Held(usize),
+    /// They are all the same.
+    Same(u64),
+    /// In a column of the loop.
+    Computed(usize),
+    /// Nobody asks.
+    Unread,
 }
 
 /// A state of every key and pane.
@@ -59,8 +99,8 @@ struct Slot {
     range: usize,
     op: Combine,
     ty: Ty,
-    /// A slot of a window, or how many rows there are.
-    of: Option<(usize, usize)>,
+    /// What is contributed, a column; if nothing, how many rows there are.
+    of: Option<usize>,
 }
 
 /// Whether it is worth asking for a plan: a grid that reads one keyed input and nothing else.
@@ -118,20 +158,16 @@ pub(crate) fn plan(
         let end = distance / period;
         ranges.push(end - length / period..end);
     }
+    let contributions = contributing(stage, input, loops)?;
     let mut slots: Vec<Slot> = Vec::new();
     for source in &stage.sources {
         let slot = match source {
             Source::Window { window, column } => {
-                let plan = &stage.windows[*window];
-                // Windows that are computed row by row have none.
-                let (op, ty) = *plan.slots.get(column / 2)?;
-                let of = Some((*window, column / 2));
-                (Cells::supports(op, ty)).then_some(Slot {
-                    range: plan.range,
-                    op,
-                    ty,
-                    of,
-                })
+                let range = stage.windows[*window].range;
+                let of = contributions.of_windows[*window][column / 2];
+                let Column { op, ty, .. } = contributions.columns[of];
+                let of = Some(of);
+                (Cells::supports(op, ty)).then_some(Slot { range, op, ty, of })
             }
             Source::RangeFirst(range) | Source::RangeEnd(range) => Some(Slot {
                 range: *range,
@@ -145,33 +181,6 @@ pub(crate) fn plan(
             slots.push(slot);
         }
     }
-    let mut numbers = Vec::new();
-    for window in &stage.windows {
-        let from_row = |source: &Source| matches!(source, Source::Leaf { stream, locate, .. } if *stream == input && *locate == SAME);
-        let is_text = |p: &ParamSource| matches!(p, ParamSource::Text(_));
-        if !window.sources.iter().all(from_row) || !window.params.iter().all(is_text) {
-            return None;
-        }
-        if matches!(window.algorithm, Algorithm::Rows { .. }) {
-            return None;
-        }
-        let mut body = loops[window.contributions()].clone();
-        let (Sink::Fold { slots, .. } | Sink::Scan { slots, .. } | Sink::Slide { slots, .. }) =
-            &body.sink
-        else {
-            return None;
-        };
-        let columns = slots.iter().map(|slot| Store {
-            value: slot.value,
-            valid: None,
-        });
-        body.sink = Sink::Store {
-            columns: columns.collect(),
-            streaming: false,
-        };
-        loops.push(body);
-        numbers.push(loops.len() - 1);
-    }
     let lead = lead?;
     let phase = (i128::from(offset) + i128::from(lead)).rem_euclid(i128::from(period));
     Some(ScatterPlan {
@@ -179,9 +188,144 @@ pub(crate) fn plan(
         phase: phase as i64,
         lead,
         ranges,
-        loops: numbers,
+        contributions,
         slots,
     })
+}
+
+/// The loop that computes what rows contribute to all windows of a stage.
+fn contributing(stage: &Stage, input: StreamId, loops: &mut Vec<Loop>) -> Option<Contributing> {
+    let mut all: Option<Loop> = None;
+    let (mut sources, mut params, mut of_windows) = (Vec::new(), Vec::new(), Vec::new());
+    for window in &stage.windows {
+        let from_row = |source: &Source| matches!(source, Source::Leaf { stream, locate, .. } if *stream == input && *locate == SAME);
+        let is_text = |p: &ParamSource| matches!(p, ParamSource::Text(_));
+        // Windows that are computed row by row combine nothing.
+        let by_rows = matches!(window.algorithm, Algorithm::Rows { .. });
+        if by_rows || !window.sources.iter().all(from_row) || !window.params.iter().all(is_text) {
+            return None;
+        }
+        let mut body = loops[window.contributions()].clone();
+        let (Sink::Fold { slots, .. } | Sink::Scan { slots, .. } | Sink::Slide { slots, .. }) =
+            body.sink
+        else {
+            return None;
+        };
+        let (slots, backward) = (slots, false);
+        body.sink = Sink::Fold { slots, backward };
+        let place = |at: Option<usize>| at.map(AccessId::new);
+        let accesses: Vec<_> = window
+            .sources
+            .iter()
+            .map(|s| place(find(&sources, s)))
+            .collect();
+        let place = |at: Option<usize>| at.map(ParamId::new);
+        let given: Vec<_> = window
+            .params
+            .iter()
+            .map(|p| place(find(&params, p)))
+            .collect();
+        let added = |source: &&Source| !sources.contains(source);
+        let added: Vec<Source> = window.sources.iter().filter(added).cloned().collect();
+        sources.extend(added);
+        let added = |param: &&ParamSource| !params.contains(param);
+        let added: Vec<ParamSource> = window.params.iter().filter(added).cloned().collect();
+        params.extend(added);
+        let (body, columns) = match all {
+            None => (body, (0..window.slots.len()).collect()),
+            Some(all) => all.beside(&body, &accesses, &given)?,
+        };
+        all = Some(body);
+        of_windows.push(columns);
+    }
+    let Some(mut all) = all else {
+        return Some(Contributing::default());
+    };
+    let Sink::Fold { slots, .. } = &all.sink else {
+        return None;
+    };
+    let (mut masks, mut computed, mut columns) = (Vec::new(), Vec::new(), Vec::new());
+    for slot in slots {
+        let (value, counts) = chosen(&all, slot);
+        let counts = counts.map(|counts| find_or_add(&mut masks, counts));
+        let ty = all.ty(value);
+        let values = match all.values[value].inst {
+            // Magnitudes: those of the sum tell.
+            _ if slot.op == Combine::Or => Values::Unread,
+            Inst::Load(access) if ty.bits() == 64 => match sources[access.index()] {
+                Source::Leaf { leaf, .. } => Values::Held(leaf),
+                _ => return None,
+            },
+            Inst::Const(imm) => Values::Same(imm.bits),
+            _ => {
+                computed.push(value);
+                Values::Computed(computed.len() - 1)
+            }
+        };
+        columns.push(Column {
+            op: slot.op,
+            ty,
+            values,
+            counts,
+            watched: false,
+        });
+    }
+    for (window, slots) in stage.windows.iter().zip(&of_windows) {
+        if window.guard == Guard::Slot {
+            columns[slots[0]].watched = true;
+        }
+    }
+    for column in &mut columns {
+        if let Values::Computed(number) = &mut column.values {
+            *number += masks.len();
+        }
+    }
+    let valid = None;
+    let stores = masks.iter().chain(&computed);
+    let stores: Vec<Store> = stores
+        .map(|value| Store {
+            value: *value,
+            valid,
+        })
+        .collect();
+    let number = (!stores.is_empty()).then(|| {
+        all.sink = Sink::Store {
+            columns: stores,
+            streaming: false,
+        };
+        loops.push(all);
+        loops.len() - 1
+    });
+    Some(Contributing {
+        number,
+        sources,
+        params,
+        masks: masks.len(),
+        columns,
+        of_windows,
+    })
+}
+
+fn find<T: PartialEq>(all: &[T], one: &T) -> Option<usize> {
+    all.iter().position(|other| other == one)
+}
+
+fn find_or_add(all: &mut Vec<ValueId>, one: ValueId) -> usize {
+    find(all, &one).unwrap_or_else(|| {
+        all.push(one);
+        all.len() - 1
+    })
+}
+
+/// What a slot combines, and where, if not everywhere.
+fn chosen(body: &Loop, slot: &Combined) -> (ValueId, Option<ValueId>) {
+    let neutral = Inst::Const(slot.op.neutral(body.ty(slot.value)));
+    match body.values[slot.value].inst {
+        Inst::Select(counts, value, otherwise) if body.values[otherwise].inst == neutral => {
+            (value, Some(counts))
+        }
+        _ => (slot.value, None),
+    }
 }
 
 /// A run in one pass.

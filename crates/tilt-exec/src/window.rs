@@ -92,6 +92,8 @@ pub(crate) struct WindowPlan {
     pub(crate) slots: Vec<(Combine, Ty)>,
     /// Whether the source must be φ at its beginning and end only, because contributions are counted.
     pub(crate) gapless: bool,
+    /// Of running counts of events: how many a window has where every position has one.
+    pub(crate) count: Option<i64>,
     /// What is computed row by row.
     pub(crate) rows: Option<RowsPlan>,
     /// For people.
@@ -237,6 +239,7 @@ fn reduce_events(reads: &mut StageReads, body: &mut Body, id: ExprId) -> Result<
         extent,
         contributes: Valid::Never,
         all_events: false,
+        trimmed: false,
         what: format!("{} {}", agg.name(), program.expr_text(id)),
     };
     if matches!(
@@ -389,6 +392,8 @@ struct Reduction<'r, 'a, 'p> {
     contributes: Valid,
     /// Whether every event contributes.
     all_events: bool,
+    /// Whether windows see contributions only, so that no loop has to ask.
+    trimmed: bool,
     what: String,
 }
 
@@ -405,7 +410,8 @@ impl Reduction<'_, '_, '_> {
         if self.is_by_rows(agg, ty) {
             return self.rows(agg);
         }
-        let (count, nonempty) = if self.is_trimmed(agg, ty) {
+        self.trimmed = self.is_trimmed(agg, ty);
+        let (count, nonempty) = if self.trimmed {
             (self.extent.count, self.extent.nonempty)
         } else {
             self.count(contributes)?
@@ -549,6 +555,7 @@ impl Reduction<'_, '_, '_> {
     ) -> Result<(Algorithm, Vec<ValueId>)> {
         let mut sources = Vec::new();
         let mut params = Vec::new();
+        let trimmed = self.trimmed;
         let mut loop_of = |this: &mut Self, backward: bool| -> Result<usize> {
             let (number, s, p) = this.build(|reads, body, value, valid| {
                 let slots = slots(reads, body, value, valid)?;
@@ -556,7 +563,13 @@ impl Reduction<'_, '_, '_> {
                 for (op, value) in slots {
                     let ty = body.ty(value);
                     let neutral = body.constant(op.neutral(ty));
-                    let counts = body.truth(valid);
+                    // Windows that add floats are those that see them trimmed.
+                    let counts = if trimmed && ty.is_float() {
+                        Valid::Always
+                    } else {
+                        valid
+                    };
+                    let counts = body.truth(counts);
                     let value = body.select(counts, value, neutral);
                     finished.push(Slot { op, value });
                 }
@@ -625,17 +638,18 @@ impl Reduction<'_, '_, '_> {
             gapless: self.is_counted()
                 && self.contributes != Valid::Always
                 && shape.iter().any(|(_, ty)| ty.is_float()),
+            count: self.full_count(algorithm),
             rows: None,
             what: self.what.clone(),
         };
         let steady = self.reads.found().ranges[self.range].is_steady() || panes.is_some();
-        let window = if let Some(known) = self.known(&plan) {
+        let (window, of_slots) = if let Some(joined) = self.beside(&plan) {
             self.reads.planner.loops.truncate(forward);
-            known
+            joined
         } else {
             let windows = &mut self.reads.found().windows;
             windows.push(plan);
-            windows.len() - 1
+            (windows.len() - 1, (0..shape.len()).collect())
         };
         let by = if steady || kind == Kind::Fold {
             By::Row
@@ -648,7 +662,7 @@ impl Reduction<'_, '_, '_> {
             _ => &[(0, "early"), (1, "late")],
         };
         let mut columns = Vec::new();
-        for (slot, (_, ty)) in shape.iter().enumerate() {
+        for (slot, (_, ty)) in of_slots.into_iter().zip(&shape) {
             for (side, name) in sides {
                 let source = Source::Window {
                     window,
@@ -659,28 +673,6 @@ impl Reduction<'_, '_, '_> {
             }
         }
         Ok((algorithm, columns))
-    }
-
-    /// A window of the stage that computes the same already, by other names.
-    fn known(&mut self, plan: &WindowPlan) -> Option<usize> {
-        let loops = &self.reads.planner.loops;
-        let nameless = |number: usize| Loop {
-            name: String::new(),
-            ..loops[number].clone()
-        };
-        let contributions = nameless(plan.contributions());
-        let same = |window: &WindowPlan| {
-            let kind = std::mem::discriminant(&window.algorithm);
-            window.range == plan.range
-                && kind == std::mem::discriminant(&plan.algorithm)
-                && window.panes.is_some() == plan.panes.is_some()
-                && window.sources == plan.sources
-                && window.params == plan.params
-                && window.guard == plan.guard
-                && window.anchor == plan.anchor
-                && nameless(window.contributions()) == contributions
-        };
-        self.reads.windows().iter().position(same)
     }
 
     /// A combination of doubles in the pinned order.
@@ -888,6 +880,7 @@ fn value_of(body: &mut Body, key: ValueId, ty: Ty) -> ValueId {
     body.bits(bits, ty)
 }
 
+mod beside;
 mod contribution;
 mod custom;
 mod doubling;

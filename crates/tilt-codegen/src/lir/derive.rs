@@ -1,11 +1,12 @@
-//! Loops made of others: for totals of windows that slide, for panes, and for rows away from the ends of columns.
+//! Loops made of others: for totals of windows that slide, for panes, for rows away from the ends of columns, and two in one.
 
 use std::collections::HashMap;
 
 use tilt_ir::Id;
 
 use super::{
-    Access, AccessId, Binary, By, Combine, Inst, LONGEST_PANE, Loop, Node, Sink, Slot, Ty, ValueId,
+    Access, AccessId, Binary, By, Combine, Imm, Inst, LONGEST_PANE, Loop, Node, ParamId, Sink,
+    Slot, Ty, ValueId,
 };
 
 impl Loop {
@@ -73,14 +74,105 @@ impl Loop {
         })
     }
 
-    /// The loop for rows whose windows lie inside of their columns: positions `min(max(row·every + offset, 0), len)` are `row·every + offset`, and
-    /// the distance of two of them is the same for all rows. `None` if there are no such positions.
+    /// This scan or fold and another of the same direction in one: slots of the other come after this one's, unless they are the same. `accesses` and
+    /// `params` say which of this loop's are those of the other; those that are none of them are added in order. Returned with which slot each of
+    /// the other's is; `None` if the loops are of different kinds.
+    pub fn beside(
+        &self,
+        other: &Self,
+        accesses: &[Option<AccessId>],
+        params: &[Option<ParamId>],
+    ) -> Option<(Self, Vec<usize>)> {
+        let same = match (&self.sink, &other.sink) {
+            (Sink::Scan { backward: a, .. }, Sink::Scan { backward: b, .. })
+            | (Sink::Fold { backward: a, .. }, Sink::Fold { backward: b, .. }) => a == b,
+            _ => false,
+        };
+        if !same || self.lanes != other.lanes {
+            return None;
+        }
+        let mut result = self.clone();
+        let mut access_of = Vec::with_capacity(accesses.len());
+        for ((_, access), known) in other.accesses.iter().zip(accesses) {
+            access_of.push(known.unwrap_or_else(|| {
+                let mut access = access.clone();
+                let taken = |name: &str| result.accesses.iter().any(|(_, a)| a.name == name);
+                access.name = unique(&access.name, taken);
+                result.accesses.push(access)
+            }));
+        }
+        let mut param_of = Vec::with_capacity(params.len());
+        for ((_, param), known) in other.params.iter().zip(params) {
+            param_of.push(known.unwrap_or_else(|| {
+                let mut param = param.clone();
+                let taken = |name: &str| result.params.iter().any(|(_, p)| p.name == name);
+                param.name = unique(&param.name, taken);
+                result.params.push(param)
+            }));
+        }
+        let known = self.values.iter().map(|(id, node)| (node.clone(), id));
+        let mut known: HashMap<Node, ValueId> = known.collect();
+        let mut value_of: Vec<ValueId> = Vec::with_capacity(other.values.len());
+        for (_, node) in other.values.iter() {
+            let mut node = node.clone();
+            match &mut node.inst {
+                Inst::Load(access) | Inst::Valid(access) | Inst::Lookup(access, _) => {
+                    *access = access_of[access.index()];
+                }
+                Inst::Param(param) => *param = param_of[param.index()],
+                _ => {}
+            }
+            node.inst.map_operands(|value| value_of[value.index()]);
+            let id = known.get(&node).copied().unwrap_or_else(|| {
+                let id = result.values.push(node.clone());
+                known.insert(node, id);
+                id
+            });
+            value_of.push(id);
+        }
+        let (Sink::Scan { slots: all, .. } | Sink::Fold { slots: all, .. }) = &mut result.sink
+        else {
+            return None;
+        };
+        let (Sink::Scan { slots, .. } | Sink::Fold { slots, .. }) = &other.sink else {
+            return None;
+        };
+        let mut slot_of = Vec::with_capacity(slots.len());
+        for slot in slots {
+            let slot = Slot {
+                op: slot.op,
+                value: value_of[slot.value.index()],
+            };
+            let known = all.iter().position(|there| *there == slot);
+            slot_of.push(known.unwrap_or_else(|| {
+                all.push(slot);
+                all.len() - 1
+            }));
+        }
+        Some((result, slot_of))
+    }
+
+    /// The loop for rows whose windows lie inside of their columns and have no gaps: positions `min(max(row·every + offset, 0), len)` are
+    /// `row·every + offset`, and the distance of two of them is the same for all rows. So is that of the elements of two accesses, running counts, if
+    /// `counts` tells what it is. `None` if there is neither.
     ///
-    /// Accesses and parameters stay those of the loop, though not all may be read.
-    pub fn full(&self) -> Option<Self> {
+    /// Accesses and parameters stay those of the loop, though not all may be read: running counts are not.
+    pub fn full(&self, counts: impl Fn(AccessId, AccessId) -> Option<i64>) -> Option<Self> {
         let mut result = self.clone();
         let mut offsets = HashMap::new();
+        let mut counted = false;
         for (id, node) in self.values.iter() {
+            if let Inst::Binary(Binary::Sub, a, b) = &node.inst
+                && let (Inst::Load(end), Inst::Load(start)) =
+                    (&self.values[*a].inst, &self.values[*b].inst)
+                && let Some(count) = counts(*end, *start)
+            {
+                result.values[id].inst = Inst::Const(Imm::int(node.ty, count));
+                for load in [*a, *b] {
+                    result.values[load].inst = Inst::Const(Imm::zero(node.ty));
+                }
+                counted = true;
+            }
             if let Some((position, of)) = self.clamped(&node.inst) {
                 result.values[id].inst = self.values[position].inst.clone();
                 offsets.insert(id, of);
@@ -92,7 +184,7 @@ impl Loop {
                 result.values[id].inst = Inst::Binary(Binary::Sub, *a, *b);
             }
         }
-        (!offsets.is_empty()).then_some(result)
+        (counted || !offsets.is_empty()).then_some(result)
     }
 
     /// Of a position that is kept inside of a column: where it would be, and that as `row·every` and an offset.
@@ -136,4 +228,13 @@ impl Loop {
             && self.values.iter().all(|(_, node)| node.inst != Inst::Row)
             && slots.iter().all(|slot| self.ty(slot.value).is_int())
     }
+}
+
+/// The name, numbered if it is taken.
+pub(crate) fn unique(name: &str, taken: impl Fn(&str) -> bool) -> String {
+    let numbered = (2..).map(|n| format!("{name}_{n}"));
+    let mut names = std::iter::once(name.to_owned()).chain(numbered);
+    names
+        .find(|name| !taken(name))
+        .expect("names do not run out")
 }

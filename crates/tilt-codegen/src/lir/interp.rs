@@ -78,9 +78,10 @@ impl Machine<'_> {
             .zip(0..)
             .map(|(s, k)| self.carry(*s, k))
             .collect();
-        for range in 0..self.args.rows as i64 {
+        let ranges = in_order(0..self.args.rows as i64, backward);
+        for (nth, range) in ranges.enumerate() {
             let rows = self.begin_range(range);
-            if range > 0 {
+            if nth > 0 {
                 carries = slots.iter().map(|s| self.neutral(*s)).collect();
             }
             let rows = in_order(rows, backward);

@@ -30,6 +30,7 @@ mod print;
 mod tests;
 mod verify;
 
+pub(crate) use derive::unique;
 pub use interp::interpret;
 pub use parse::{ParseError, parse};
 pub use verify::{LoopError, verify};

@@ -7,7 +7,7 @@ use tilt_ir::Arena;
 use super::prune;
 use crate::lir::{
     Access, AccessId, Binary, Compare, Function, Imm, Inst, Lanes, Loop, Node, Param, ParamId,
-    Sink, Ty, Unary, ValueId,
+    Sink, Ty, Unary, ValueId, unique,
 };
 
 /// Whether there is a value.
@@ -250,16 +250,4 @@ impl Body {
             (Valid::If(a), Valid::If(b)) => Valid::If(self.binary(Binary::Or, a, b)),
         }
     }
-}
-
-fn unique(name: &str, taken: impl Fn(&str) -> bool) -> String {
-    let numbered = (1..).map(|n| {
-        if n == 1 {
-            name.to_owned()
-        } else {
-            format!("{name}_{n}")
-        }
-    });
-    let mut free = numbered.filter(|candidate| !taken(candidate));
-    free.next().expect("names do not run out")
 }

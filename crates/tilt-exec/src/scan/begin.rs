@@ -23,8 +23,12 @@ use tilt_codegen::{
 };
 
 use super::{
-    Kept, Scans, State, WindowRun, blocks::Passed, calls::Calls, columns::Columns, leaf_magnitude,
-    neutral_words, panes::PaneColumns,
+    Kept, Scans, State, WindowRun,
+    blocks::Passed,
+    calls::{Calls, Ranges},
+    columns::Columns,
+    leaf_magnitude, neutral_words,
+    panes::PaneColumns,
 };
 use crate::{
     memory::Scratch,
@@ -476,7 +480,7 @@ impl WindowRun<'_> {
             let part = start..positions.end.min(start + CHUNK);
             let targets = self.spare(start, &mut scratch);
             let forward = self.plan.algorithm.forward();
-            calls.scan(forward, &[(part, anchor)], &targets, carry);
+            calls.scan(forward, &Ranges::one(part, anchor), &targets, carry);
         }
     }
 
@@ -492,10 +496,10 @@ impl WindowRun<'_> {
             }
             scratch.reset();
             let end = positions.end.min(start + CHUNK);
-            let ranges: Vec<(Range<usize>, usize)> = (start..end)
-                .step_by(LANES)
-                .map(|group| (group..group + LANES, 0))
-                .collect();
+            let mut ranges = Ranges::default();
+            for group in (start..end).step_by(LANES) {
+                ranges.push(group..group + LANES, 0);
+            }
             let targets = self.spare(start, &mut scratch);
             let mut carry = neutral_words(slots);
             calls.scan(self.plan.algorithm.forward(), &ranges, &targets, &mut carry);

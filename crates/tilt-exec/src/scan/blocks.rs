@@ -12,7 +12,7 @@ use tilt_codegen::{
 };
 
 use super::{
-    calls::{Calls, Next},
+    calls::{Calls, Next, Ranges},
     held::{Held, Stand},
     neutral_words,
 };
@@ -42,6 +42,8 @@ pub(super) struct BlockScans {
     passed: Arc<Passed>,
     /// Whether more units may come after the last.
     open: bool,
+    /// Room for a list of blocks.
+    ranges: Ranges,
 }
 
 impl BlockScans {
@@ -67,6 +69,7 @@ impl BlockScans {
             carries: Vec::new(),
             passed: Arc::default(),
             open,
+            ranges: Ranges::default(),
         }
     }
 
@@ -177,8 +180,8 @@ impl BlockScans {
             self.late
                 .iter_mut()
                 .for_each(|held| held.keep(needed.start.min(scanned), until + LANES));
-            let blocks = (until - scanned) / self.steady.width() as usize + 2;
-            let mut ranges = Vec::with_capacity(blocks);
+            let mut ranges = std::mem::take(&mut self.ranges);
+            ranges.clear();
             // A group that goes on with units still to come is scanned again when they have.
             let mut rest = None;
             while scanned < until {
@@ -197,7 +200,7 @@ impl BlockScans {
                     end = cut.max(scanned);
                 }
                 if scanned < end {
-                    ranges.push((scanned..end, block.start));
+                    ranges.push(scanned..end, block.start);
                     scanned = end;
                 }
                 if rest.is_some() {
@@ -205,11 +208,12 @@ impl BlockScans {
                 }
             }
             let targets: Vec<Target> = self.late.iter().map(Held::target).collect();
-            if let Some((units, _)) = ranges.first() {
-                let (row, first) = (scanned, units.start);
+            if !ranges.is_empty() {
+                let (row, first) = (scanned, ranges.start(0));
                 let calls = calls.with_next(Next { row, first });
                 calls.scan(self.forward, &ranges, &targets, &mut self.carry);
             }
+            self.ranges = ranges;
             let mut end = scanned;
             if let Some(rest) = rest {
                 let mut carry = if rest.start == block.start {
@@ -218,7 +222,7 @@ impl BlockScans {
                     self.carry.clone()
                 };
                 end = rest.end;
-                let ranges = [(rest, block.start)];
+                let ranges = Ranges::one(rest, block.start);
                 calls.scan(self.forward, &ranges, &targets, &mut carry);
             }
             self.late.iter_mut().for_each(|held| held.extend(end));
@@ -250,7 +254,8 @@ impl BlockScans {
         self.early
             .iter_mut()
             .for_each(|held| held.keep(needed.start, until));
-        let mut blocks = Vec::with_capacity(needed.len() / width + 2);
+        let mut blocks = std::mem::take(&mut self.ranges);
+        blocks.clear();
         let mut block = self.block(kept);
         while kept < needed.end {
             if kept == block.end {
@@ -261,38 +266,47 @@ impl BlockScans {
                 break;
             }
             if block.len() <= PORTION {
-                blocks.push((kept..block.end, block.end - 1));
+                blocks.push(kept..block.end, block.end - 1);
                 kept = block.end;
             } else {
-                self.scan_suffixes(calls, &std::mem::take(&mut blocks));
+                self.scan_suffixes(calls, &blocks);
+                blocks.clear();
                 kept = self.portion(&calls.far(), &block, kept);
             }
         }
         self.scan_suffixes(calls, &blocks);
+        self.ranges = blocks;
         self.kept = Some(kept);
     }
 
-    /// Scans suffixes up to the ends of blocks that follow each other, each given with its last unit.
-    fn scan_suffixes(&mut self, calls: &Calls, blocks: &[(Range<usize>, usize)]) {
-        let Some((_, last)) = blocks.last() else {
+    /// Scans suffixes up to the ends of blocks that follow each other.
+    fn scan_suffixes(&mut self, calls: &Calls, blocks: &Ranges) {
+        if blocks.is_empty() {
             return;
-        };
+        }
         let targets: Vec<Target> = self.early.iter().map(Held::target).collect();
         let mut neutral = neutral_words(&self.slots);
         calls.scan(self.backward, blocks, &targets, &mut neutral);
-        self.early.iter_mut().for_each(|held| held.extend(last + 1));
-        // Of the first block earlier units may be kept already; all others begin here.
-        self.begin_block(blocks[0].0.start);
-        for (units, _) in &blocks[1..] {
-            let start = units.start;
-            self.early.iter().for_each(|held| held.set_neutral(start));
+        let units = blocks.units();
+        self.early
+            .iter_mut()
+            .for_each(|held| held.extend(units.end));
+        // Of the first block earlier units may be kept already; all others begin here, each a window's length after the one before.
+        self.begin_block(units.start);
+        if blocks.len() > 1 {
+            let starts = (blocks.start(1)..units.end).step_by(self.steady.width() as usize);
+            self.early
+                .iter()
+                .for_each(|held| held.set_neutral(starts.clone()));
         }
     }
 
     /// The whole of a block is a prefix: a window that begins with it has no early part.
     fn begin_block(&self, unit: usize) {
         if self.steady.block_start(unit as i64) == unit as i64 {
-            self.early.iter().for_each(|held| held.set_neutral(unit));
+            self.early
+                .iter()
+                .for_each(|held| held.set_neutral(std::iter::once(unit)));
         }
     }
 
@@ -309,7 +323,7 @@ impl BlockScans {
         self.carries.truncate(portion);
         let end = block.end - portion * PORTION;
         let targets: Vec<Target> = self.early.iter().map(Held::target).collect();
-        let units = [(from..end, block.end - 1)];
+        let units = Ranges::one(from..end, block.end - 1);
         calls.scan(self.backward, &units, &targets, &mut carry);
         self.early.iter_mut().for_each(|held| held.extend(end));
         self.begin_block(from);
@@ -324,7 +338,7 @@ impl BlockScans {
         while self.carries.len() <= portion {
             let start = end - CHUNK;
             let targets: Vec<Target> = self.early.iter().map(|held| held.spare(start)).collect();
-            let units = [(start..end, block.end - 1)];
+            let units = Ranges::one(start..end, block.end - 1);
             calls.scan(self.backward, &units, &targets, &mut carry);
             end = start;
             if (block.end - end).is_multiple_of(PORTION) {

@@ -42,6 +42,54 @@ pub(super) struct Next {
     pub(super) first: usize,
 }
 
+/// Ranges of units, each with the unit that its anchor is taken from.
+#[derive(Default)]
+pub(super) struct Ranges {
+    /// Where each begins and ends.
+    pairs: Vec<i64>,
+    anchors: Vec<usize>,
+}
+
+impl Ranges {
+    pub(super) fn one(units: Range<usize>, anchor: usize) -> Self {
+        let mut ranges = Self::default();
+        ranges.push(units, anchor);
+        ranges
+    }
+
+    pub(super) fn push(&mut self, units: Range<usize>, anchor: usize) {
+        self.pairs.extend([units.start as i64, units.end as i64]);
+        self.anchors.push(anchor);
+    }
+
+    /// Forgets all, but not where they were: short blocks are many.
+    pub(super) fn clear(&mut self) {
+        self.pairs.clear();
+        self.anchors.clear();
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.anchors.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.anchors.is_empty()
+    }
+
+    /// From the begin of the first to the end of the last.
+    pub(super) fn units(&self) -> Range<usize> {
+        match self.pairs[..] {
+            [start, .., end] => start as usize..end as usize,
+            _ => 0..0,
+        }
+    }
+
+    /// Where one begins.
+    pub(super) fn start(&self, number: usize) -> usize {
+        self.pairs[2 * number] as usize
+    }
+}
+
 /// How many bytes of each element of the next chunk are left to the loop that stores results: it waits for memory anyway.
 pub(super) fn left(bytes: usize) -> usize {
     bytes * 3 / 8
@@ -81,24 +129,20 @@ impl<'c> Calls<'c> {
         Self { far: true, ..*self }
     }
 
-    /// Scans ranges of units, each with the unit that its anchor is taken from.
+    /// Scans ranges of units.
     pub(super) fn scan(
         &self,
         number: usize,
-        ranges: &[(Range<usize>, usize)],
+        ranges: &Ranges,
         targets: &[Target],
         carry: &mut [u64],
     ) {
-        let mut pairs = Vec::with_capacity(2 * ranges.len());
-        for (units, _) in ranges {
-            pairs.extend([units.start as i64, units.end as i64]);
-        }
         let Some(leaf) = self.anchor else {
-            return self.call(self.views, number, counted(&pairs), targets, carry);
+            return self.call(self.views, number, counted(&ranges.pairs), targets, carry);
         };
         let bytes = leaf.ty.bytes();
         let mut anchors = Vec::with_capacity(ranges.len() * bytes);
-        for (_, unit) in ranges {
+        for unit in &ranges.anchors {
             let element = leaf.at(*unit as isize);
             // SAFETY: anchors are positions of the column.
             anchors.extend_from_slice(unsafe { std::slice::from_raw_parts(element, bytes) });
@@ -107,7 +151,7 @@ impl<'c> Calls<'c> {
             len: ranges.len() as u64,
             ..view::column(&anchors)
         });
-        self.call(&views, number, counted(&pairs), targets, carry);
+        self.call(&views, number, counted(&ranges.pairs), targets, carry);
     }
 
     /// Scans units `rows` of views that are not those of all units.

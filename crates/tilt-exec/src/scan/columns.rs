@@ -10,7 +10,10 @@ use tilt_codegen::{
     lir::{Combine, Imm, LANES, Ty},
 };
 
-use super::{calls::Calls, fill, neutral_words};
+use super::{
+    calls::{Calls, Ranges},
+    fill, neutral_words,
+};
 use crate::{
     memory::{Returned, Scratch},
     range::{Parts, RangeRun},
@@ -184,7 +187,7 @@ impl Columns {
             unreachable!("blocks are scanned as a whole")
         };
         let targets = self.targets(&self.prefixes);
-        calls.scan(forward, &[(positions, 0)], &targets, carry);
+        calls.scan(forward, &Ranges::one(positions, 0), &targets, carry);
     }
 
     /// Scans whole blocks that follow each other.
@@ -193,15 +196,15 @@ impl Columns {
             unreachable!("running totals have no blocks")
         };
         for (number, columns) in [(forward, &self.prefixes), (backward, &self.suffixes)] {
-            let anchored = blocks.iter().map(|block| {
+            let mut ranges = Ranges::default();
+            for block in blocks {
                 let anchor = if number == forward {
                     block.start
                 } else {
                     block.end - 1
                 };
-                (block.clone(), anchor)
-            });
-            let ranges: Vec<(Range<usize>, usize)> = anchored.collect();
+                ranges.push(block.clone(), anchor);
+            }
             let targets = self.targets(columns);
             calls.scan(number, &ranges, &targets, &mut neutral_words(&self.slots));
         }
@@ -252,7 +255,8 @@ impl Columns {
     fn extend(&mut self, calls: &Calls, forward: usize, to: usize) {
         if to > self.scanned {
             let targets = self.targets(&self.prefixes);
-            calls.scan(forward, &[(self.scanned..to, 0)], &targets, &mut self.carry);
+            let ranges = Ranges::one(self.scanned..to, 0);
+            calls.scan(forward, &ranges, &targets, &mut self.carry);
             self.scanned = to;
             self.filled = to;
         }
@@ -266,8 +270,7 @@ impl Columns {
         (forward, backward): (usize, usize),
         target: usize,
     ) {
-        let mut prefixes = Vec::new();
-        let mut suffixes = Vec::new();
+        let (mut prefixes, mut suffixes) = (Ranges::default(), Ranges::default());
         // A group that goes on with positions still to come is scanned again when they have.
         let mut rest = None;
         if std::mem::take(&mut self.has_more) && !self.block.is_empty() {
@@ -278,7 +281,7 @@ impl Columns {
             if self.scanned == self.block.end || rest.is_some() {
                 let is_new = !self.running && !self.has_suffixes && !self.block.is_empty();
                 if is_over && is_new {
-                    suffixes.push((self.block.clone(), self.block.end - 1));
+                    suffixes.push(self.block.clone(), self.block.end - 1);
                     self.has_suffixes = true;
                 }
                 if self.scanned >= target || rest.is_some() {
@@ -304,7 +307,7 @@ impl Columns {
                 end = cut;
             }
             if self.scanned < end {
-                prefixes.push((self.scanned..end, start));
+                prefixes.push(self.scanned..end, start);
                 self.scanned = end;
             }
         }
@@ -320,7 +323,7 @@ impl Columns {
                 self.carry.clone()
             };
             self.filled = self.filled.max(rest.end);
-            let ranges = [(rest, self.block.start)];
+            let ranges = Ranges::one(rest, self.block.start);
             calls.scan(forward, &ranges, &targets, &mut carry);
         }
         if !suffixes.is_empty() {

@@ -136,8 +136,24 @@ impl Held {
         }
     }
 
-    pub(super) fn set_neutral(&self, position: usize) {
-        fill(self.at(position), 1, self.ty, self.neutral);
+    /// Writes the neutral element at some positions that are held.
+    pub(super) fn set_neutral(&self, positions: impl Iterator<Item = usize>) {
+        fn write<T: Copy>(base: *mut u8, elements: impl Iterator<Item = usize>, value: T) {
+            for element in elements {
+                // SAFETY: an element that is held.
+                unsafe { base.cast::<T>().add(element).write_unaligned(value) }
+            }
+        }
+        debug_assert!(self.lap.is_none(), "elements of a ring are not in order");
+        let first = self.positions.start;
+        let base = self.at(first);
+        let elements = positions.map(|position| position - first);
+        match self.ty.bytes() {
+            1 => write(base, elements, self.neutral.bits as u8),
+            2 => write(base, elements, self.neutral.bits as u16),
+            4 => write(base, elements, self.neutral.bits as u32),
+            _ => write(base, elements, self.neutral.bits),
+        }
     }
 
     fn at(&self, position: usize) -> *mut u8 {

@@ -8,7 +8,7 @@ use tilt_codegen::{
 };
 
 use super::{
-    calls::{Calls, Next},
+    calls::{Calls, Next, Ranges},
     neutral_words,
 };
 use crate::{memory::Scratch, range::Steady, run::CHUNK, view};
@@ -128,7 +128,7 @@ impl Totals {
             let part = units.start..units.end.min(units.start + CHUNK);
             units.start = part.end;
             let targets = self.targets(part.start);
-            calls.scan(self.forward, &[(part, 0)], &targets, &mut carry);
+            calls.scan(self.forward, &Ranges::one(part, 0), &targets, &mut carry);
         }
         carry
     }

@@ -96,9 +96,21 @@ impl Cells {
         }
     }
 
-    /// All bits of the first elements, which are words.
-    pub(super) fn join_bits(&self, len: usize) -> u64 {
-        self.words[..len].iter().fold(0, |all, word| all | word)
+    /// All elements, of whatever type, as words.
+    pub(super) fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// Makes all elements the same.
+    pub(super) fn fill(&mut self, bits: u64) {
+        let neutral = std::mem::replace(&mut self.neutral, bits);
+        self.clear_all();
+        self.neutral = neutral;
+    }
+
+    /// Elements of a column of words.
+    pub(super) fn copy(&mut self, words: &[u64]) {
+        self.words[..words.len()].copy_from_slice(words);
     }
 
     /// Elements from `first` on, to be read.
@@ -127,13 +139,16 @@ impl Cells {
 /// Rows between two requests for what is read next.
 const STRETCH: usize = 64;
 
-/// Joins each value to the state of its key; without values one for each row. Calls `between` after some rows, with how many there were.
-pub(super) fn scatter(
-    ids: &[u32],
-    values: Option<&Cells>,
-    state: &mut Cells,
-    between: impl FnMut(usize),
-) {
+/// Counts the rows of each key.
+pub(super) fn count(ids: &[u32], state: &mut Cells) {
+    let state = cells_mut::<u32>(&mut state.words);
+    for id in ids {
+        state[*id as usize] += 1;
+    }
+}
+
+/// Joins each value to the state of its key. Calls `between` after some rows, with how many there were.
+pub(super) fn scatter(ids: &[u32], values: &[u64], state: &mut Cells, between: impl FnMut(usize)) {
     fn join<T: Plain>(
         op: impl Fn(T, T) -> T,
         ids: &[u32],
@@ -151,14 +166,75 @@ pub(super) fn scatter(
             between(ids.len());
         }
     }
-    let Some(values) = values else {
-        let state = cells_mut::<u32>(&mut state.words);
-        for id in ids {
-            state[*id as usize] += 1;
+    typed!(state, join(ids, values, &mut state.words, between));
+}
+
+/// Joins the values of some rows to the states of their keys, and calls `between` as [`scatter`] does.
+pub(super) fn scatter_some(
+    ids: &[u32],
+    rows: &[u32],
+    values: &[u64],
+    state: &mut Cells,
+    between: impl FnMut(usize),
+) {
+    fn join<T: Plain>(
+        op: impl Fn(T, T) -> T,
+        ids: &[u32],
+        rows: &[u32],
+        values: &[u64],
+        state: &mut [u64],
+        between: impl FnMut(usize),
+    ) {
+        let (values, state) = (cells::<T>(values), cells_mut::<T>(state));
+        each_of(ids, rows, between, |id, row| {
+            state[id] = op(state[id], values[row]);
+        });
+    }
+    typed!(state, join(ids, rows, values, &mut state.words, between));
+}
+
+/// As [`scatter_some`] for two sums at once, which are often a total and a count.
+pub(super) fn scatter_sums(
+    ids: &[u32],
+    rows: &[u32],
+    [a, b]: [&[u64]; 2],
+    [to_a, to_b]: [&mut Cells; 2],
+    between: impl FnMut(usize),
+) {
+    let (to_a, to_b) = (&mut to_a.words[..], &mut to_b.words[..]);
+    each_of(ids, rows, between, |id, row| {
+        to_a[id] = to_a[id].wrapping_add(a[row]);
+        to_b[id] = to_b[id].wrapping_add(b[row]);
+    });
+}
+
+/// Visits some rows with the ids of their keys.
+#[inline]
+fn each_of(
+    ids: &[u32],
+    rows: &[u32],
+    mut between: impl FnMut(usize),
+    mut visit: impl FnMut(usize, usize),
+) {
+    let mut before = 0;
+    for (ids, rows) in ids.chunks(STRETCH).zip(rows.chunks(STRETCH)) {
+        for (id, row) in ids.iter().zip(rows) {
+            visit(*id as usize, *row as usize);
         }
-        return;
-    };
-    typed!(state, join(ids, &values.words, &mut state.words, between));
+        let last = rows.last().map_or(0, |row| *row as usize + 1);
+        between(last - before);
+        before = last;
+    }
+}
+
+/// Bits above which no magnitude of some words has any.
+pub(super) fn magnitude(words: impl Iterator<Item = u64>, signed: bool) -> u64 {
+    if signed {
+        // A number and its double first differ above its magnitude.
+        words.fold(0, |all, word| all | (word ^ (word << 1))) >> 1
+    } else {
+        words.fold(0, |all, word| all | word)
+    }
 }
 
 /// Joins states key by key.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use tilt_codegen::{
     abi::{Target, View},
-    lir::{By, LANES, Sink},
+    lir::{By, Combine, LANES, Sink},
 };
 use tilt_data::Timeline;
 
@@ -15,9 +15,10 @@ use crate::{
     run::{CHUNK, Shared, Trouble},
     scan::magnitude,
     scatter::{
-        Job, Slot,
-        cells::{Cells, combine, gather, scatter},
+        Column, Job, Slot, Values,
+        cells::{Cells, combine, count, gather, scatter},
         columns::Columns,
+        contributions::{Contributions, Listed, Mask, bits},
     },
     view,
     window::Guard,
@@ -35,8 +36,10 @@ pub(super) struct Piece<'a> {
     /// What windows read: states of several panes joined, or those of some keys.
     totals: Vec<Cells>,
     neutral: Vec<Cells>,
-    contributions: Vec<Vec<Cells>>,
+    masks: Vec<Mask>,
+    contributions: Vec<Contributions>,
     ids: Vec<u32>,
+    listed: Listed,
     /// The keys that a window is computed for, if not all.
     candidates: Vec<u32>,
     /// Where the main loop writes, and what is kept of it.
@@ -71,18 +74,16 @@ impl<'a> Piece<'a> {
             rows: 0,
         };
         let direct = reach.end - reach.start == 1 && !is_sparse;
-        let contributions = stage.windows.iter().map(|window| {
-            let cells = window
-                .slots
-                .iter()
-                .map(|(op, ty)| Cells::new(*op, *ty, CHUNK));
-            cells.collect()
-        });
+        let contributing = &job.scatter.contributions;
+        let columns = contributing.columns.iter();
         let main = &job.plan.loops[stage.main];
-        let Sink::Store { columns, .. } = &main.sink else {
+        let Sink::Store {
+            columns: results, ..
+        } = &main.sink
+        else {
             unreachable!("the main loop of a stage stores")
         };
-        let written = columns
+        let written = results
             .iter()
             .map(|c| Shared::new(main.ty(c.value), c.valid.is_some(), CHUNK));
         let written: Vec<Shared> = written.collect();
@@ -94,8 +95,10 @@ impl<'a> Piece<'a> {
             reach,
             totals: states(if direct { 0 } else { keys }),
             neutral: states(CHUNK),
-            contributions: contributions.collect(),
+            masks: (0..contributing.masks).map(|_| Mask::new()).collect(),
+            contributions: columns.map(|plan| Contributions::new(*plan)).collect(),
             ids: vec![0; CHUNK],
+            listed: Listed::default(),
             candidates: Vec::new(),
             out: Columns::new(&written, stage.facts.leaves.len()),
             written,
@@ -167,18 +170,60 @@ impl<'a> Piece<'a> {
             self.job.ids.read(chunk.clone(), &mut self.ids);
             self.contribute(&chunk);
             let ids = &self.ids[..chunk.len()];
-            let pane = &mut self.panes[at];
-            if self.is_sparse {
-                for id in ids {
-                    pane.touched[*id as usize / 64] |= 1 << (id % 64);
-                }
-            }
+            let Pane {
+                states, touched, ..
+            } = &mut self.panes[at];
             let mut ahead = Ahead::new(self.job, chunk.end);
-            for (slot, state) in self.job.scatter.slots.iter().zip(&mut pane.states) {
-                let values = slot
-                    .of
-                    .map(|(window, slot)| &self.contributions[window][slot]);
-                scatter(ids, values, state, |rows| ahead.fetch(rows));
+            self.listed.clear();
+            // Of all rows at most once.
+            let mut is_touched = !self.is_sparse;
+            let mut touch = |ids: &[u32], all: bool| {
+                if !is_touched {
+                    is_touched = all;
+                    for id in ids {
+                        touched[*id as usize / 64] |= 1 << (id % 64);
+                    }
+                }
+            };
+            let slots = &self.job.scatter.slots;
+            let leaves = &self.job.series.leaves;
+            let mut next = 0;
+            while let Some(slot) = slots.get(next) {
+                let number = next;
+                next += 1;
+                let Some(column) = slot.of else {
+                    touch(ids, true);
+                    count(ids, &mut states[number]);
+                    continue;
+                };
+                let contributions = &self.contributions[column];
+                let values = contributions.values(leaves, &chunk);
+                let fetch = |rows: usize| ahead.fetch(rows);
+                let Some(counts) = contributions.listed(&self.masks) else {
+                    touch(ids, true);
+                    self.magnitude |= contributions.magnitude(values, None, ids.len());
+                    scatter(ids, values, &mut states[number], fetch);
+                    continue;
+                };
+                if self.listed.list(counts, ids) {
+                    touch(&self.listed.ids, false);
+                }
+                let listed = &self.listed;
+                self.magnitude |= contributions.magnitude(values, Some(listed), ids.len());
+                let beside = slots.get(next).and_then(|slot| slot.of);
+                let beside = beside.map(|column| &self.contributions[column]);
+                let beside = beside.filter(|other| {
+                    let both = [contributions, other].iter().all(|c| is_sum(&c.plan));
+                    both && other.plan.counts == contributions.plan.counts
+                });
+                if let (Some(other), [a, b, ..]) = (beside, &mut states[number..]) {
+                    next += 1;
+                    let others = other.values(leaves, &chunk);
+                    self.magnitude |= other.magnitude(others, Some(listed), ids.len());
+                    listed.scatter_sums([values, others], [a, b], fetch);
+                } else {
+                    listed.scatter(values, &mut states[number], fetch);
+                }
             }
             let work = share(ALL_WORK, chunk.len(), self.job.series.axis.len());
             self.job.control.advance(work, 0)?;
@@ -186,52 +231,57 @@ impl<'a> Piece<'a> {
         Ok(())
     }
 
-    /// What rows contribute to each window of the stage.
+    /// What rows contribute to the windows of the stage.
     fn contribute(&mut self, rows: &Range<usize>) {
         let job = self.job;
-        for (number, window) in self.stage.windows.iter().enumerate() {
-            self.scratch.reset();
-            let scratch = &mut self.scratch;
-            let body = &job.plan.loops[job.scatter.loops[number]];
-            let views: Vec<View> = window
-                .sources
-                .iter()
-                .zip(body.accesses.iter())
-                .map(|(source, (_, access))| {
-                    let Source::Leaf { leaf, .. } = source else {
-                        unreachable!("rows contribute what they hold")
-                    };
-                    let leaf = &job.series.leaves[*leaf];
-                    view::rows(
-                        leaf,
-                        rows.start as i64,
-                        rows.len(),
-                        access.nullable,
-                        scratch,
-                    )
-                })
-                .collect();
-            let targets = self.contributions[number].iter_mut().map(Cells::target);
-            let targets: Vec<Target> = targets.collect();
-            let params: Vec<u64> = window.params.iter().map(|p| self.job.param(p)).collect();
-            // SAFETY: views and targets cover the rows up to a whole group.
-            unsafe {
-                job.call(
-                    job.scatter.loops[number],
-                    &views,
-                    &targets,
-                    &params,
-                    rows.len(),
-                );
-            }
-            self.magnitude |= match window.guard {
-                Guard::None => 0,
-                Guard::Leaf(_, leaf) => magnitude(&job.series.leaves[leaf], rows.clone()),
-                Guard::Slot => self.contributions[number]
-                    .last()
-                    .map_or(0, |c| c.join_bits(rows.len())),
-            };
+        self.compute_contributions(rows);
+        self.masks
+            .iter_mut()
+            .for_each(|mask| mask.settle(rows.len()));
+        for contributions in &mut self.contributions {
+            let mask = contributions.plan.counts.map(|mask| &self.masks[mask]);
+            contributions.settle(mask, &job.series.leaves, rows);
         }
+        for window in &self.stage.windows {
+            if let Guard::Leaf(_, leaf) = window.guard {
+                self.magnitude |= magnitude(&job.series.leaves[leaf], rows.clone());
+            }
+        }
+    }
+
+    /// Calls the loop over the rows.
+    fn compute_contributions(&mut self, rows: &Range<usize>) {
+        let job = self.job;
+        let contributing = &job.scatter.contributions;
+        let Some(number) = contributing.number else {
+            return;
+        };
+        let body = &job.plan.loops[number];
+        self.scratch.reset();
+        let scratch = &mut self.scratch;
+        let sources = contributing.sources.iter().zip(body.accesses.iter());
+        let views: Vec<View> = sources
+            .map(|(source, (_, access))| {
+                let Source::Leaf { leaf, .. } = source else {
+                    unreachable!("rows contribute what they hold")
+                };
+                let leaf = &job.series.leaves[*leaf];
+                let (first, n) = (rows.start as i64, rows.len());
+                view::rows(leaf, first, n, access.nullable, scratch)
+            })
+            .collect();
+        let computed = self.contributions.iter_mut();
+        let computed = computed.filter_map(|c| match c.plan.values {
+            Values::Computed(at) => Some((at, c.target())),
+            _ => None,
+        });
+        let mut targets: Vec<Target> = self.masks.iter_mut().map(Mask::target).collect();
+        let mut computed: Vec<(usize, Target)> = computed.collect();
+        computed.sort_unstable_by_key(|(at, _)| *at);
+        targets.extend(computed.into_iter().map(|(_, target)| target));
+        let params: Vec<u64> = contributing.params.iter().map(|p| job.param(p)).collect();
+        // SAFETY: views and targets cover the rows up to a whole group.
+        unsafe { job.call(number, &views, &targets, &params, rows.len()) }
     }
 
     /// Computes a window for all keys that may have an event.
@@ -285,8 +335,8 @@ impl<'a> Piece<'a> {
             &self.totals
         };
         let main = &job.plan.loops[self.stage.main];
-        let slot_of = |wanted: Option<(usize, usize)>, range: usize| {
-            let is = |slot: &Slot| slot.of == wanted && (wanted.is_some() || slot.range == range);
+        let slot_of = |wanted: Option<usize>, range: usize| {
+            let is = |slot: &Slot| slot.of == wanted && slot.range == range;
             job.scatter
                 .slots
                 .iter()
@@ -308,7 +358,9 @@ impl<'a> Piece<'a> {
                 // The late part is all of a window, the early part and its first position are nothing.
                 let (slot, is_late) = match source {
                     Source::Window { window, column } => {
-                        (slot_of(Some((*window, column / 2)), 0), column % 2 == 1)
+                        let of = job.scatter.contributions.of_windows[*window][column / 2];
+                        let range = self.stage.windows[*window].range;
+                        (slot_of(Some(of), range), column % 2 == 1)
                     }
                     Source::RangeFirst(range) => (slot_of(None, *range), false),
                     Source::RangeEnd(range) => (slot_of(None, *range), true),
@@ -343,6 +395,11 @@ impl<'a> Piece<'a> {
     }
 }
 
+/// Whether words are added up.
+fn is_sum(column: &Column) -> bool {
+    column.op == Combine::Add && column.ty.bits() == 64
+}
+
 /// Asks memory for the rows of the next chunk while this one's are joined: computing contributions waits for memory, joining them for the
 /// caches.
 struct Ahead {
@@ -354,7 +411,7 @@ struct Ahead {
 
 impl Ahead {
     fn new(job: &Job, row: usize) -> Self {
-        let sources = job.plan.stages[0].windows.iter().flat_map(|w| &w.sources);
+        let sources = job.scatter.contributions.sources.iter();
         let mut leaves: Vec<usize> = sources
             .filter_map(|source| match source {
                 Source::Leaf { leaf, .. } => Some(*leaf),
@@ -419,18 +476,4 @@ fn rows_until(timeline: &Timeline, row: usize, t: i64) -> usize {
         }
     }
     low
-}
-
-/// The numbers of the bits that are set.
-fn bits(words: &[u64]) -> impl Iterator<Item = usize> {
-    words.iter().enumerate().flat_map(|(at, word)| {
-        let mut word = *word;
-        std::iter::from_fn(move || {
-            (word != 0).then(|| {
-                let bit = word.trailing_zeros() as usize;
-                word &= word - 1;
-                at * 64 + bit
-            })
-        })
-    })
 }

@@ -1,11 +1,11 @@
 //! What the events of a window contribute: the loop over them, with the map inlined or as a stage of its own.
 
-use tilt_codegen::lir::Lanes;
-use tilt_ir::Id;
+use tilt_codegen::lir::{Imm, Inst, Lanes};
+use tilt_ir::{Bounds, Id};
 
 use super::{
-    Body, Domain, Lowering, ParamSource, Reduction, Result, Sink, Source, StageReads, Term, Ty,
-    Valid, ValueId,
+    Algorithm, Binary, Body, Domain, Lowering, ParamSource, Reduction, Result, Sink, Source,
+    StageReads, Term, Ty, Valid, ValueId,
 };
 
 impl Reduction<'_, '_, '_> {
@@ -74,6 +74,46 @@ impl Reduction<'_, '_, '_> {
         let params = params.map(|p| found.params[p.index()].clone()).collect();
         self.reads.planner.loops.push(finished.body);
         Ok((self.reads.planner.loops.len() - 1, sources, params))
+    }
+
+    /// What a window comes to in which every position has an event, if it is counted how many do: running totals of one for each valid element of
+    /// some columns.
+    pub(super) fn full_count(&mut self, algorithm: Algorithm) -> Option<i64> {
+        let Algorithm::Prefix { forward } = algorithm else {
+            return None;
+        };
+        let body = &self.reads.planner.loops[forward];
+        let Sink::Scan { slots, .. } = &body.sink else {
+            return None;
+        };
+        let [slot] = slots[..] else { return None };
+        let inst = |value: ValueId| &body.values[value].inst;
+        let is = |value: ValueId, n: i64| matches!(inst(value), Inst::Const(imm) if *imm == Imm::int(Ty::I64, n));
+        let Inst::Select(valid, one, zero) = *inst(slot.value) else {
+            return None;
+        };
+        let mut asked = vec![valid];
+        while let Some(value) = asked.pop() {
+            match inst(value) {
+                Inst::Valid(_) => {}
+                Inst::Binary(Binary::And, a, b) => asked.extend([*a, *b]),
+                _ => return None,
+            }
+        }
+        if !is(one, 1) || !is(zero, 0) {
+            return None;
+        }
+        let range = &self.reads.found().ranges[self.range];
+        match range.bounds {
+            _ if !range.is_steady() => None,
+            Bounds::Ordinal { lo, hi } => Some(hi - lo?),
+            Bounds::Time { .. } => {
+                let (length, stream) = (range.length()?, range.stream);
+                let regular = self.reads.planner.facts[&stream].axis.regular?;
+                Some(length / regular.period)
+            }
+            Bounds::Event => None,
+        }
     }
 
     /// Makes the map a stage of its own.

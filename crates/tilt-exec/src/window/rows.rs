@@ -194,6 +194,7 @@ impl Reduction<'_, '_, '_> {
             guard: super::Guard::None,
             panes: None,
             gapless: false,
+            count: None,
             slots: Vec::new(),
             rows: Some(RowsPlan {
                 agg,

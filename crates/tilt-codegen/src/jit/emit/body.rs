@@ -45,7 +45,7 @@ impl Emitter<'_> {
             Inst::Unary(op, a) => self.unary(*op, ty, &body[*a]),
             Inst::Binary(op, a, b) => {
                 let divided = (*op == Binary::Div)
-                    .then(|| self.quotient(&body[*a], &body[*b], *b))
+                    .then(|| self.quotient((&body[*a], *a), (&body[*b], *b)))
                     .flatten();
                 divided.unwrap_or_else(|| self.binary(*op, ty, &body[*a], &body[*b]))
             }

@@ -12,10 +12,11 @@
 //! halfway between two doubles or off from there by 1/2N at least, 2^-42, which is more. Nor is it ever halfway: `N` times an odd number of 54 bits has
 //! at least as many, and `x` has 53. So `q` is the correctly rounded quotient (Brisebarre and Muller 2008 on multiplication by constants).
 //!
-//! This holds while nothing leaves the normal numbers, and a zero would lose its sign: elsewhere the group is divided.
+//! This holds while nothing leaves the normal numbers, and a zero would lose its sign: elsewhere the group is divided. What was an integer is never
+//! that small or large, nor is it -0, so only the divisor is looked at.
 
 use super::{Emitter, Value};
-use crate::lir::{Lanes, Ty, ValueId};
+use crate::lir::{Inst, Lanes, Ty, ValueId};
 
 /// Magnitudes of `x` from 2^-900 to below 2^900, compared as doubled bits less 2^63, so that the sign is gone; divisors from 1 to 2^53 whose last twelve bits
 /// are zero.
@@ -51,19 +52,56 @@ divide:
   %q = fdiv <8 x double> %x, %n
   ret <8 x double> %q
 }
+
+define private <8 x double> @quotient_of_integer(<8 x double> %x, <8 x double> %n) alwaysinline nounwind {
+  %h = fdiv <8 x double> splat (double 1.0), %n
+  %minus = fneg <8 x double> %h
+  %rest = call <8 x double> @llvm.fma.v8f64(<8 x double> %minus, <8 x double> %n, <8 x double> splat (double 1.0))
+  %l = fdiv <8 x double> %rest, %n
+  %digits = bitcast <8 x double> %n to <8 x i64>
+  %last = and <8 x i64> %digits, splat (i64 4095)
+  %few = icmp eq <8 x i64> %last, zeroinitializer
+  %one = fcmp oge <8 x double> %n, splat (double 1.0)
+  %small = fcmp ole <8 x double> %n, splat (double 0x4340000000000000)
+  %counts = and <8 x i1> %one, %small
+  %fits = and <8 x i1> %counts, %few
+  %fits.mask = bitcast <8 x i1> %fits to i8
+  %fits.all = icmp eq i8 %fits.mask, -1
+  br i1 %fits.all, label %multiply, label %divide, !prof !6
+multiply:
+  %u = fmul <8 x double> %x, %l
+  %product = call <8 x double> @llvm.fma.v8f64(<8 x double> %x, <8 x double> %h, <8 x double> %u)
+  ret <8 x double> %product
+divide:
+  %q = fdiv <8 x double> %x, %n
+  ret <8 x double> %q
+}
 !6 = !{!"branch_weights", i32 1000, i32 1}
 "#;
 
 impl Emitter<'_> {
     /// `a / b` of doubles, if the divisor allows multiplications instead.
-    pub(super) fn quotient(&mut self, a: &str, b: &str, divisor: ValueId) -> Option<Value> {
+    pub(super) fn quotient(
+        &mut self,
+        (a, dividend): (&str, ValueId),
+        (b, divisor): (&str, ValueId),
+    ) -> Option<Value> {
+        let was_integer = match self.lp.values[dividend].inst {
+            Inst::Convert(from) => self.lp.ty(from).is_int(),
+            _ => false,
+        };
+        let function = if was_integer {
+            "quotient_of_integer"
+        } else {
+            "quotient"
+        };
         let applies = self.fuses
             && self.lanes == Lanes::Eight
             && self.lp.ty(divisor) == Ty::F64
             && self.lp.is_invariant(divisor);
         applies.then(|| {
             self.def(format_args!(
-                "call <8 x double> @quotient(<8 x double> {a}, <8 x double> {b})"
+                "call <8 x double> @{function}(<8 x double> {a}, <8 x double> {b})"
             ))
         })
     }

@@ -25,7 +25,9 @@ const BACKWARD: [[u32; LANES]; 3] = [
 ];
 
 impl Emitter<'_> {
-    /// For each range whole groups in a loop, then the rows that fill none: only those need masks.
+    /// For each range whole groups in a loop, then the rows that fill none: only those need masks. A group that reaches into the range that is
+    /// computed next counts as whole: its lanes there hold anything, and are written again. So neighbours that are short, like blocks of a short
+    /// window, need no masks, and ranges are taken in the direction of the scan.
     ///
     /// ```text
     /// range -> loop* -> rest -> [tail -> tail.end] -> range.end -> range | exit
@@ -37,7 +39,7 @@ impl Emitter<'_> {
         let some = self.def("icmp ne i64 %rows, 0");
         self.branch(&some, "range", "exit");
         self.label("range");
-        self.line("  %r = phi i64 [ 0, %entry ], [ %r.next, %range.end ]");
+        self.line("  %i = phi i64 [ 0, %entry ], [ %i.next, %range.end ]");
         for (k, slot) in slots.iter().enumerate() {
             let ty = self.lp.ty(slot.value);
             let (full, neutral) = (vector(ty), splat_literal(slot.op.neutral(ty)));
@@ -46,8 +48,15 @@ impl Emitter<'_> {
                 "  {begin} = phi {full} [ {given}, %entry ], [ {neutral}, %range.end ]"
             ));
         }
+        self.line("  %i.next = add nuw i64 %i, 1");
+        self.line("  %last = sub i64 %rows, 1");
+        if backward {
+            self.line("  %r = sub i64 %last, %i");
+        } else {
+            self.line("  %r = add i64 %i, 0");
+        }
         self.range_bounds();
-        self.line("  %full = and i64 %n, -8");
+        self.whole_rows(backward);
         let some = self.def("icmp ne i64 %full, 0");
         self.branch(&some, "loop", "rest");
 
@@ -74,8 +83,7 @@ impl Emitter<'_> {
 
         self.label("range.end");
         self.merge_carries(slots, "end", ("rest", "rest"), ("rest.next", "tail.end"));
-        self.line("  %r.next = add nuw i64 %r, 1");
-        let more = self.def("icmp ult i64 %r.next, %rows");
+        let more = self.def("icmp ult i64 %i.next, %rows");
         self.branch(&more, "range", "exit");
 
         self.label("exit");
@@ -83,6 +91,38 @@ impl Emitter<'_> {
         for (k, slot) in slots.iter().enumerate() {
             self.write_carry(k, self.lp.ty(slot.value));
         }
+    }
+
+    /// How many rows of a range are computed in whole groups, `%full`: all of them if the range that comes next begins where this one ends and has
+    /// as many rows as fill the last group. The last range is its own successor, and does not.
+    fn whole_rows(&mut self, backward: bool) {
+        let next = self.def("call i64 @llvm.umin.i64(i64 %i.next, i64 %last)");
+        let next = if backward {
+            self.def(format_args!("sub i64 %last, {next}"))
+        } else {
+            next
+        };
+        let alias = self.reads();
+        let pair = self.def(format_args!("shl i64 {next}, 1"));
+        let at = self.element("i64", "%ranges", &pair);
+        let lo = self.def(format_args!("load i64, ptr {at}, align 8{alias}"));
+        let at = self.element("i64", &at, 1);
+        let hi = self.def(format_args!("load i64, ptr {at}, align 8{alias}"));
+        let there = self.def(format_args!("sub i64 {hi}, {lo}"));
+        let meets = if backward {
+            self.def(format_args!("icmp eq i64 {hi}, %lo"))
+        } else {
+            self.def(format_args!("icmp eq i64 {lo}, %hi"))
+        };
+        let up = self.def("add i64 %n, 7");
+        let up = self.def(format_args!("and i64 {up}, -8"));
+        let missing = self.def(format_args!("sub i64 {up}, %n"));
+        let fills = self.def(format_args!("icmp sge i64 {there}, {missing}"));
+        let all = self.def(format_args!("and i1 {meets}, {fills}"));
+        let down = self.def("and i64 %n, -8");
+        self.line(format_args!(
+            "  %full = select i1 {all}, i64 {up}, i64 {down}"
+        ));
     }
 
     /// The carries `%stage.k` at the begin of a block, each from two others: a stage and the block that it comes from.

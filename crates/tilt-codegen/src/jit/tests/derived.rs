@@ -4,12 +4,12 @@ use tilt_ir::Id;
 
 use super::{
     super::Module,
-    harness::{Build, Call, Column, modes, module, new_loop, run, samples},
+    harness::{Build, Call, Column, modes, module, new_loop, run, same, samples},
     reductions::Guarded,
 };
 use crate::{
     abi::{Args, Target, View, nothing_ahead},
-    lir::{AccessId, Binary, By, Combine, Imm, Inst, Lanes, Loop, Sink, Slot, Ty, ValueId},
+    lir::{AccessId, Binary, By, Combine, Imm, Inst, Lanes, Loop, Sink, Slot, Ty, Unary, ValueId},
 };
 
 /// A scan or fold of one column that has no validity.
@@ -307,7 +307,9 @@ fn rows_inside_have_windows_of_one_width() {
     let (first, end) = (position(params[0]), position(params[1]));
     let count = lp.binary(Binary::Sub, end, first);
     lp.store(count, None);
-    let inside = lp.full().expect("positions that are kept inside");
+    let inside = lp
+        .full(|_, _| None)
+        .expect("positions that are kept inside");
     assert!(inside.is_invariant(count) && !lp.is_invariant(count));
     for mode in modes() {
         let (lp_code, inside_code) = (module(&lp, &mode), module(&inside, &mode));
@@ -320,5 +322,129 @@ fn rows_inside_have_windows_of_one_width() {
         let expected = run(&lp, &lp_code, &[], &mut call).columns;
         assert_eq!(run(&inside, &inside_code, &[], &mut call).columns, expected);
         assert_eq!(expected[0], [25; 16]);
+    }
+}
+
+#[test]
+fn integers_divided_by_a_constant_are_divided() {
+    for ty in [Ty::I64, Ty::U64, Ty::I32] {
+        let mut lp = new_loop(Lanes::Eight);
+        let x = lp.load(ty);
+        let x = lp.push(Inst::Convert(x), Ty::F64);
+        let n = lp.param(Ty::F64);
+        let n = lp.push(Inst::Param(n), Ty::F64);
+        let quotient = lp.binary(Binary::Div, x, n);
+        lp.store(quotient, None);
+        let mut words = samples(ty, 1024, 5);
+        words.extend([0, 1, 2, 7, u64::MAX, 1 << 63].map(|bits| Imm::int(ty, bits as i64).bits));
+        let value = |word: u64| match ty {
+            Ty::U64 => word as f64,
+            _ => word as i64 as f64,
+        };
+        for mode in modes() {
+            let module = module(&lp, &mode);
+            for n in [
+                1.0,
+                3.0,
+                7.0,
+                1024.0,
+                999_999.0,
+                0.0,
+                -3.0,
+                0.5,
+                1e300,
+                f64::NAN,
+            ] {
+                let inputs = [Column::new(ty, words.clone())];
+                let mut call = Call {
+                    rows: words.len(),
+                    params: vec![f64::to_bits(n)],
+                    ..Call::default()
+                };
+                let found = run(&lp, &module, &inputs, &mut call);
+                for (word, found) in words.iter().zip(&found.columns[0]) {
+                    let expected = (value(*word) / n).to_bits();
+                    assert!(same(Ty::F64, *found, expected), "{ty:?} {word} / {n}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn windows_without_gaps_have_as_many_events_as_positions() {
+    let mut lp = new_loop(Lanes::Eight);
+    let [sum, end, start] = [Ty::F64, Ty::I64, Ty::I64].map(|ty| lp.load(ty));
+    let count = lp.binary(Binary::Sub, end, start);
+    let as_float = lp.push(Inst::Convert(count), Ty::F64);
+    let mean = lp.binary(Binary::Div, sum, as_float);
+    lp.store(mean, None);
+    let accesses: Vec<_> = lp.accesses.ids().collect();
+    let pair = (accesses[1], accesses[2]);
+    assert!(lp.full(|_, _| None).is_none());
+    let full = lp.full(|a, b| ((a, b) == pair).then_some(14));
+    let full = full.expect("a count");
+    assert!(full.is_invariant(count));
+    let inputs = |ends: u64| {
+        let sums = (0..16).map(|row| f64::from(row) * 0.37 - 3.0);
+        let column = |words: Vec<u64>| Column::new(Ty::I64, words);
+        [
+            Column::f64(sums),
+            column((0..16).map(|row| row + ends).collect()),
+            column((0..16).collect()),
+        ]
+    };
+    for mode in modes() {
+        let mut call = Call {
+            rows: 16,
+            ..Call::default()
+        };
+        let expected = run(&lp, &module(&lp, &mode), &inputs(14), &mut call).columns;
+        // Counts are not read.
+        let found = run(&full, &module(&full, &mode), &inputs(3), &mut call).columns;
+        assert_eq!(found, expected, "{mode:?}");
+    }
+}
+
+#[test]
+fn two_scans_beside_each_other() {
+    let scan = |negative: bool, backward: bool| {
+        let mut lp = new_loop(Lanes::Eight);
+        let x = lp.load(Ty::F64);
+        let value = if negative {
+            lp.push(Inst::Unary(Unary::Neg, x), Ty::F64)
+        } else {
+            x
+        };
+        lp.slot(Combine::Add, value, false, backward);
+        lp
+    };
+    for backward in [false, true] {
+        let (a, b) = (scan(false, backward), scan(true, backward));
+        let read = a.accesses.ids().next();
+        assert!(a.beside(&scan(true, !backward), &[read], &[]).is_none());
+        let (same, slots) = a.beside(&a, &[read], &[]).expect("the same kind");
+        assert_eq!((same, slots), (a.clone(), vec![0]));
+        let (shared, slots) = a.beside(&b, &[read], &[]).expect("the same kind");
+        assert_eq!((shared.accesses.len(), slots), (1, vec![1]));
+        let (apart, slots) = a.beside(&b, &[None], &[]).expect("the same kind");
+        assert_eq!((apart.accesses.len(), slots), (2, vec![1]));
+        let columns = [3, 5].map(|seed| samples(Ty::F64, 43, seed));
+        let column = |k: usize| Column::new(Ty::F64, columns[k].clone());
+        for mode in modes() {
+            let result = |lp: &Loop, inputs: &[Column]| {
+                let mut call = Call {
+                    rows: 43,
+                    state: vec![(-0.0f64).to_bits(); 2],
+                    ..Call::default()
+                };
+                run(lp, &module(lp, &mode), inputs, &mut call).columns
+            };
+            let first = result(&a, &[column(0)]);
+            let both = result(&shared, &[column(0)]);
+            assert_eq!(both, [first.clone(), result(&b, &[column(0)])].concat());
+            let both = result(&apart, &[column(0), column(1)]);
+            assert_eq!(both, [first, result(&b, &[column(1)])].concat());
+        }
     }
 }

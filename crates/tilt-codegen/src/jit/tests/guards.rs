@@ -276,12 +276,7 @@ fn scan_guarded(ty: Ty, module: &Module, rows: usize, backward: bool, at_end: bo
         len: rows as u64,
     };
     let split = rows / 3;
-    let (first, second) = ([0, split as i64], [split as i64, rows as i64]);
-    let ranges = if backward {
-        [second, first]
-    } else {
-        [first, second]
-    };
+    let ranges = [[0, split as i64], [split as i64, rows as i64]];
     // SAFETY: the rows of the ranges exist.
     unsafe { call(module, view, target, ranges.as_flattened(), 2) };
     for row in 0..rows {

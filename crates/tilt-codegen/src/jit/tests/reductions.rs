@@ -155,6 +155,74 @@ fn scans() {
     }
 }
 
+/// Ranges that follow each other, in which groups reach from one into the next, and ranges that do not.
+#[test]
+fn scans_of_several_ranges() {
+    let of_lengths = |lengths: &[i64], gap: i64| -> Vec<i64> {
+        let mut end = -gap;
+        let ranges = lengths.iter().flat_map(|length| {
+            let start = end + gap;
+            end = start + length;
+            [start, end]
+        });
+        ranges.collect()
+    };
+    let lists = [
+        of_lengths(&[14; 9], 0),
+        of_lengths(&[6, 14, 14, 14, 8], 0),
+        of_lengths(&[3; 20], 0),
+        of_lengths(&[1, 9, 2, 17, 8, 0, 5, 16, 4], 0),
+        of_lengths(&[12, 7, 20], 1),
+    ];
+    let cases = lists.iter().flat_map(|list| [(false, list), (true, list)]);
+    for (backward, ranges) in cases {
+        let mut lp = new_loop(Lanes::Eight);
+        for (op, ty) in SLOTS {
+            let value = lp.load(ty);
+            lp.slot(op, value, false, backward);
+        }
+        let rows = ranges[ranges.len() - 1] as usize;
+        let columns = SLOTS.map(|(_, ty)| values(ty, rows, 23));
+        let state: Vec<_> = SLOTS.iter().map(|(_, ty)| values(*ty, 1, 24)[0]).collect();
+        for mode in modes() {
+            let inputs = SLOTS.iter().zip(&columns);
+            let inputs: Vec<_> = inputs
+                .map(|((_, ty), words)| Column::new(*ty, words.clone()))
+                .collect();
+            let mut call = Call {
+                rows,
+                state: state.clone(),
+                ranges: ranges.clone(),
+                ..Call::default()
+            };
+            let output = run(&lp, &module(&lp, &mode), &inputs, &mut call);
+            for (k, (op, ty)) in SLOTS.into_iter().enumerate() {
+                let mut carry = state[k];
+                let mut pairs: Vec<_> = ranges.chunks(2).collect();
+                if backward {
+                    pairs.reverse();
+                }
+                for (nth, range) in pairs.into_iter().enumerate() {
+                    let range = range[0] as usize..range[1] as usize;
+                    let mut words = columns[k][range.clone()].to_vec();
+                    if backward {
+                        words.reverse();
+                    }
+                    let before = if nth == 0 { carry } else { op.neutral(ty).bits };
+                    let (mut expected, after) = scan(op, ty, &words, before);
+                    if backward {
+                        expected.reverse();
+                    }
+                    carry = after;
+                    let message = (op, ty, backward, &range, &ranges, &mode);
+                    assert_eq!(output.columns[k][range.clone()], expected, "{message:?}");
+                }
+                assert_eq!(call.state[k], carry, "{op:?} {ty:?} {backward} {ranges:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn folds() {
     let ranges = [
