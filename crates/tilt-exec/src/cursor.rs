@@ -27,6 +27,7 @@ pub(crate) use self::{
     instants::Instants,
     ranks::Ranks,
     source::{Shape, Source},
+    wide::parts,
     window::{Bounds, Window},
 };
 

@@ -20,6 +20,7 @@ use crate::{
     series::Axis,
 };
 
+mod meet;
 mod sweep;
 mod track;
 

@@ -485,12 +485,7 @@ impl<'a> RangeRun<'a> {
         let [early, late] = [(); 2].map(|()| scratch.slice::<u32>(padded));
         if let (Some(first), Some(end), Some(split)) = (first, end, split) {
             let (first, end, split) = (&first[..n], &end[..n], &split[..n]);
-            let (early, late) = (&mut early[..n], &mut late[..n]);
-            for row in 0..n {
-                let (first, end, split) = (first[row], end[row], split[row]);
-                early[row] = if first < split { first + pad } else { 0 };
-                late[row] = if split < end { end - 1 + pad } else { 0 };
-            }
+            cursor::parts([first, split, end], pad, [&mut early[..n], &mut late[..n]]);
         }
         early[n..].fill(0);
         late[n..].fill(0);

@@ -6,13 +6,14 @@
 //! | module | subject |
 //! |---|---|
 //! | [`body`], [`divide`] | instructions of the loop IR |
-//! | [`memory`] | reading columns |
+//! | [`memory`], [`near`] | reading columns |
 //! | [`store`], [`scan`], [`fold`], [`panes`], [`slide`] | the loop around a body, for each kind of sink |
 
 mod body;
 mod divide;
 mod fold;
 mod memory;
+mod near;
 mod panes;
 mod scan;
 mod slide;
@@ -25,7 +26,9 @@ use std::{
 
 use tilt_ir::Id;
 
-use crate::lir::{Imm, Inst, LANES, Lanes, Loop, Sink, Ty};
+pub(super) use near::Shuffles;
+
+use crate::lir::{By, Imm, Inst, LANES, Lanes, Loop, Sink, Ty};
 
 /// What code is generated with.
 #[derive(Clone, Copy)]
@@ -42,6 +45,7 @@ pub(super) struct Flavour {
     pub(super) masks: bool,
     /// The CPU converts vectors of 64-bit integers to doubles.
     pub(super) converts: bool,
+    pub(super) shuffles: Shuffles,
 }
 
 /// The module of `loops`, the `i`-th of them being the function [`symbol`]`(i, ..)`.
@@ -50,6 +54,13 @@ pub(super) fn module(loops: &[Loop], flavour: Flavour) -> String {
     let mut out = String::from(PRELUDE);
     if flavour.fuses {
         out.push_str(divide::QUOTIENT);
+    }
+    if !flavour.converts {
+        out.push_str(body::FLOAT_OF_WORD);
+    }
+    let by_index = |lp: &Loop| lp.accesses.iter().any(|(_, access)| access.by == By::Index);
+    if loops.iter().any(by_index) {
+        out.push_str(&near::definitions(flavour.shuffles));
     }
     for declaration in declarations(loops) {
         let _ = writeln!(out, "{declaration}");
@@ -84,6 +95,7 @@ attributes #1 = { nounwind willreturn memory(none) }
 !3 = !{!1}
 !4 = !{!2}
 !5 = !{i32 1}
+!6 = !{!"branch_weights", i32 1000, i32 1}
 declare void @tilt_check(ptr, i64, i64, i64, i64) nounwind
 "#;
 
@@ -194,6 +206,7 @@ struct Emitter<'a> {
     fuses: bool,
     masks: bool,
     converts: bool,
+    shuffles: Shuffles,
     /// Scans and folds compute groups of eight whatever the loop says.
     lanes: Lanes,
     text: String,
@@ -208,6 +221,7 @@ impl<'a> Emitter<'a> {
             fuses,
             masks,
             converts,
+            shuffles,
         } = flavour;
         let lanes = match lp.sink {
             Sink::Store { .. } => lp.lanes,
@@ -224,6 +238,7 @@ impl<'a> Emitter<'a> {
             fuses,
             masks,
             converts,
+            shuffles,
             lanes,
             text: String::new(),
             named: 0,

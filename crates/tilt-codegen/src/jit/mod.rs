@@ -134,6 +134,7 @@ fn flavour(options: Options, cpu: &Cpu) -> emit::Flavour {
         fuses: cpu.fuses(),
         masks: cpu.masks(),
         converts: cpu.converts(),
+        shuffles: cpu.shuffles(),
     }
 }
 

@@ -7,7 +7,7 @@ use inkwell::{
     targets::{CodeModel, InitializationConfig, RelocMode, Target, TargetMachine},
 };
 
-use super::JitError;
+use super::{JitError, emit::Shuffles};
 
 /// A CPU as LLVM names it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,6 +51,18 @@ impl Cpu {
     pub(super) fn converts(&self) -> bool {
         let has = self.name == "x86-64-v4" || self.features.split(',').any(|f| f == "+avx512dq");
         cfg!(target_arch = "aarch64") || has
+    }
+
+    /// What it shuffles by a vector of lanes.
+    pub(super) fn shuffles(&self) -> Shuffles {
+        let has = |feature: &str| self.features.split(',').any(|f| f == feature);
+        if self.name == "x86-64-v4" || has("+avx512vl") {
+            Shuffles::Two
+        } else if self.name == "x86-64-v3" || has("+avx2") {
+            Shuffles::One
+        } else {
+            Shuffles::None
+        }
     }
 
     fn detect() -> Self {

@@ -4,6 +4,7 @@ mod cache;
 mod derived;
 mod guards;
 mod harness;
+mod near;
 mod reductions;
 mod slides;
 mod speed;

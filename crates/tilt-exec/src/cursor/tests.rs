@@ -388,9 +388,9 @@ fn stamps(dice: &mut Dice, len: i64) -> Vec<i64> {
         i64::MAX - (1 << 40),
     ];
     let mut t = base[dice.roll(5) as usize];
-    let (scale, often) = (dice.roll(3), 1 + dice.roll(50));
+    let (scale, often) = (dice.roll(4), 1 + dice.roll(50));
     let mut next = |_| {
-        let rest = dice.roll(1 + [0, 3, 100][scale as usize]);
+        let rest = dice.roll(1 + [0, 3, 100, 1 << 26][scale as usize]);
         let far = if dice.chance(often) {
             dice.roll(3000)
         } else {
@@ -410,8 +410,9 @@ fn counts_are_those_of_the_definition_however_dense() {
         let ticks = stamps(&mut dice, len);
         let rows = [1, 3, 63, 64, 65, 2048][dice.roll(6) as usize];
         let middle = ticks.get(ticks.len() / 2).copied().unwrap_or(7);
-        let step = [0, 1, 60, 5000][dice.roll(4) as usize];
-        let mut t = middle.saturating_sub(dice.roll(1 + 900 * rows * (1 + step)));
+        let step = [0, 1, 60, 5000, 1 << 25][dice.roll(5) as usize];
+        let back = if step > 5000 { 1 } else { 900 };
+        let mut t = middle.saturating_sub(dice.roll(1 + back * rows * (1 + step)));
         let mut next = |_| {
             t = t.saturating_add(dice.roll(1 + 2 * step));
             t

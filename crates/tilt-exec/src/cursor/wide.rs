@@ -1,4 +1,6 @@
-//! Counting for groups of eight rows, on machines with vectors: each tick is compared with the limits of all eight at once, without a branch.
+//! Windows of groups of eight rows, on machines with vectors.
+//!
+//! Counting compares each tick with the limits of all eight at once, without a branch.
 
 /// Rows that are counted at once.
 const GROUP: usize = 8;
@@ -43,6 +45,14 @@ pub(super) unsafe fn count(
         let limit = limit(instants[row]);
         passed + ticks[passed..].partition_point(|tick| *tick <= limit)
     };
+    // Distances that fit into half a word are compared twice as many at once. No limit is above the last tick.
+    let is_close = match (ticks.get(passed), ticks.last(), instants.first()) {
+        (Some(tick), Some(last), Some(t)) => {
+            let least = limit(*t).min(*tick);
+            last.wrapping_sub(least) as u64 <= i32::MAX as u64
+        }
+        _ => false,
+    };
     // A group waits for the one before it about as long as two take: two halves of the rows are counted side by side.
     let half = instants.len() / (2 * GROUP) * GROUP;
     let mut passed = [passed; 2];
@@ -56,7 +66,12 @@ pub(super) unsafe fn count(
             unsafe {
                 let some = &*instants.as_ptr().add(first).cast::<[i64; GROUP]>();
                 let counts = &mut *out.as_mut_ptr().add(first).cast::<[u32; GROUP]>();
-                *passed = count_group(ticks, *passed, &some.map(&limit), counts);
+                let limits = some.map(&limit);
+                *passed = if is_close {
+                    count_close(ticks, *passed, &limits, counts)
+                } else {
+                    count_group(ticks, *passed, &limits, counts)
+                };
             }
         }
     }
@@ -126,6 +141,65 @@ unsafe fn count_group(
     _mm256_extract_epi32::<7>(counts) as u32 as usize
 }
 
+/// As [`count_group`] where all differences of ticks and limits fit into 32 bits with a sign.
+///
+/// # Safety
+/// As for [`count_group`].
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn count_close(
+    ticks: &[i64],
+    passed: usize,
+    limits: &[i64; GROUP],
+    out: &mut [u32; GROUP],
+) -> usize {
+    use std::arch::x86_64::{
+        __m256i, _mm256_add_epi32, _mm256_castps_si256, _mm256_castsi256_ps, _mm256_extract_epi32,
+        _mm256_loadu_si256, _mm256_permute4x64_epi64, _mm256_set1_epi32, _mm256_setzero_si256,
+        _mm256_shuffle_ps, _mm256_srai_epi32, _mm256_storeu_si256, _mm256_sub_epi32,
+    };
+    #[expect(clippy::cast_ptr_alignment, reason = "no load asks for it")]
+    let halves = limits.as_ptr().cast::<__m256i>();
+    // SAFETY: there are eight limits; no alignment is asked for.
+    let (low, high) = unsafe {
+        (
+            _mm256_castsi256_ps(_mm256_loadu_si256(halves)),
+            _mm256_castsi256_ps(_mm256_loadu_si256(halves.add(1))),
+        )
+    };
+    // The low words of all eight, in order.
+    let words = _mm256_castps_si256(_mm256_shuffle_ps::<0x88>(low, high));
+    let words = _mm256_permute4x64_epi64::<0xD8>(words);
+    let mut next = passed;
+    // Minus how many of the ticks so far are above each limit, in two chains of additions.
+    let (mut even, mut odd) = (_mm256_setzero_si256(), _mm256_setzero_si256());
+    let above = |tick: i64| {
+        let before = _mm256_sub_epi32(words, _mm256_set1_epi32(tick as i32));
+        _mm256_srai_epi32::<31>(before)
+    };
+    loop {
+        // SAFETY: ticks that are not above the last limit are followed by `WIDTH` that are.
+        let some = unsafe { ticks.get_unchecked(next..next + WIDTH) };
+        for pair in some.chunks_exact(2) {
+            even = _mm256_add_epi32(even, above(pair[0]));
+            odd = _mm256_add_epi32(odd, above(pair[1]));
+        }
+        next += WIDTH;
+        if some[WIDTH - 1] > limits[GROUP - 1] {
+            break;
+        }
+    }
+    let counts = _mm256_add_epi32(even, odd);
+    let counts = _mm256_add_epi32(counts, _mm256_set1_epi32(next as i32));
+    // SAFETY: there is a place for each.
+    unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), counts) }
+    _mm256_extract_epi32::<7>(counts) as u32 as usize
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+use count_group as count_close;
+
 /// As above, one by one.
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn count_group(
@@ -143,4 +217,34 @@ unsafe fn count_group(
         *out = passed as u32;
     }
     passed
+}
+
+/// Where rows find the parts of windows from `first` to before `split` and from there to before `end`, in columns whose element for position `p` is `p + pad`:
+/// the first of the early part and the last of the late part, 0 for a part that is empty.
+pub(crate) fn parts(bounds: [&[u32]; 3], pad: u32, out: [&mut [u32]; 2]) {
+    #[cfg(target_arch = "x86_64")]
+    if is_supported() {
+        // SAFETY: the machine has the vectors.
+        return unsafe { parts_by_vectors(bounds, pad, out) };
+    }
+    parts_of_rows(bounds, pad, out);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn parts_by_vectors(bounds: [&[u32]; 3], pad: u32, out: [&mut [u32]; 2]) {
+    parts_of_rows(bounds, pad, out);
+}
+
+#[expect(
+    clippy::inline_always,
+    reason = "it takes on the vectors of its caller"
+)]
+#[inline(always)]
+fn parts_of_rows([first, split, end]: [&[u32]; 3], pad: u32, [early, late]: [&mut [u32]; 2]) {
+    let bounds = first.iter().zip(split).zip(end);
+    for (((first, split), end), (early, late)) in bounds.zip(early.iter_mut().zip(late)) {
+        *early = if first < split { first + pad } else { 0 };
+        *late = if split < end { end - 1 + pad } else { 0 };
+    }
 }

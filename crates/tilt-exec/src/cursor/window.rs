@@ -210,13 +210,16 @@ impl<'a> Blocks<'a> {
             self.enter(*first);
             self.position = self.ended.count_at(self.begin);
         }
-        let (mut end, mut position) = (self.end, self.position);
-        for ((t, row), out) in instants.iter().zip(start..).zip(out) {
-            if *t > end {
+        let mut position = self.position;
+        let mut row = 0;
+        while let Some(t) = instants.get(row) {
+            if *t > self.end {
                 self.enter(*t);
-                (end, position) = (self.end, row);
+                position = start + row as u32;
             }
-            *out = position;
+            let same = 1 + until(&instants[row + 1..], self.end);
+            out[row..row + same].fill(position);
+            row += same;
         }
         self.position = position;
     }
@@ -233,4 +236,15 @@ impl<'a> Blocks<'a> {
             }
         };
     }
+}
+
+/// How many of some instants in order are at or before a limit, which may be few or most of them.
+fn until(instants: &[i64], limit: i64) -> usize {
+    const FEW: usize = 16;
+    let few = &instants[..instants.len().min(FEW)];
+    let first = few.iter().take_while(|t| **t <= limit).count();
+    if first < FEW {
+        return first;
+    }
+    FEW + instants[FEW..].partition_point(|t| *t <= limit)
 }

@@ -6,22 +6,23 @@ use tilt_ir::Span;
 
 use super::{
     BETWEEN_CHECKS, Merged, is_wanted,
+    meet::meet,
     track::{Positions, Track},
 };
 use crate::{control::Control, cursor::NONE};
 
 /// Walks over the choices of a disjoint track.
-struct Walk<'a> {
+pub(super) struct Walk<'a> {
     track: &'a Track<'a>,
     /// The first choice that does not end at or before the instant last reached.
-    i: usize,
+    pub(super) i: usize,
     /// Its edges; the last instant of all, which no choice starts at, where there is none left.
     start: i64,
     end: i64,
 }
 
 impl<'a> Walk<'a> {
-    fn new(track: &'a Track<'a>, i: usize) -> Self {
+    pub(super) fn new(track: &'a Track<'a>, i: usize) -> Self {
         let edge = |edges: &[i64]| edges.get(i).copied().unwrap_or(i64::MAX);
         Self {
             track,
@@ -67,25 +68,25 @@ pub(super) fn sweep(
     finish(&mut walks, required, i64::MIN, part, control, merged);
 }
 
-/// Sweeps on from an instant that was reached.
-fn finish(
+/// Sweeps on from an instant that was reached, up to the last change in the part, and returns that.
+pub(super) fn finish(
     walks: &mut [Walk],
     required: &[bool],
     mut from: i64,
     part: Span,
     control: &Control,
     merged: &mut Merged,
-) {
+) -> i64 {
     let mut steps = 0;
     while from < part.end {
         steps += 1;
         if steps % BETWEEN_CHECKS == 0 && control.is_cancelled() {
-            return;
+            break;
         }
         let changes = walks.iter().map(|walk| walk.next_change(from));
         let to = changes.min().unwrap_or(i64::MAX);
         if to > part.end {
-            return;
+            break;
         }
         let choices = walks.iter().map(|walk| walk.choice(from));
         if to > part.start && is_wanted(choices, required) {
@@ -100,6 +101,7 @@ fn finish(
         }
         from = to;
     }
+    from
 }
 
 /// As [`sweep`] for two tracks.
@@ -112,6 +114,9 @@ pub(super) fn sweep_two(
     merged: &mut Merged,
 ) {
     let (i, j, from) = match (&a.positions, &b.positions) {
+        (Positions::From(p), Positions::From(q)) if required == [true, true] => {
+            return meet((a, *p), (b, *q), part, control, merged);
+        }
         (Positions::From(p), Positions::From(q)) => {
             let (p, q) = (|i| p + i as u32, |j| q + j as u32);
             sweep_inner((a, p), (b, q), required, part, control, merged)
@@ -198,7 +203,7 @@ fn sweep_inner(
 }
 
 /// Makes room for `room` more elements and returns where they go.
-fn spare<T>(all: &mut Vec<T>, room: usize) -> *mut T {
+pub(super) fn spare<T>(all: &mut Vec<T>, room: usize) -> *mut T {
     all.reserve(room);
     all.spare_capacity_mut().as_mut_ptr().cast()
 }

@@ -194,17 +194,14 @@ fn events_are_those_of_the_definition() {
         for _ in 0..3 {
             let start = dice.roll(50) - 15;
             let part = Span::new(start, start + dice.roll(15));
-            let inside: Vec<_> = (expected.iter().filter(|event| part.contains(event.1)))
-                .cloned()
-                .collect();
-            merge_into(
-                &groups,
-                &[false; 8][..groups.len()],
-                Some(part),
-                &Control::none(),
-                &mut merged,
-            );
-            assert_eq!(listed(&recipes, &merged), inside, "{part} {recipes:?}");
+            let required: Vec<bool> = groups.iter().map(|_| dice.chance(2)).collect();
+            let inside = expected.iter().filter(|event| part.contains(event.1));
+            let inside = inside.filter(|event| is_wanted(event.2.iter().copied(), &required));
+            let inside: Vec<_> = inside.cloned().collect();
+            let none = &Control::none();
+            merge_into(&groups, &required, Some(part), none, &mut merged);
+            let found = listed(&recipes, &merged);
+            assert_eq!(found, inside, "{part} {required:?} {recipes:?}");
         }
     }
 }
@@ -264,6 +261,11 @@ fn all_ways_agree_at_the_ends_of_time() {
             sweep(&tracks, &none, whole, &Control::none(), &mut swept);
             assert_eq!(merged, swept, "{recipes:?}");
         }
+        let both = listed(&recipes, &merged).into_iter();
+        let both: Vec<_> = both.filter(|event| !event.2.contains(&NONE)).collect();
+        let mut met = Merged::default();
+        merge_into(&groups, &[true; 2], None, &Control::none(), &mut met);
+        assert_eq!(listed(&recipes, &met), both, "{recipes:?}");
         let end = merged.ends.get(merged.ends.len() / 2).copied();
         let part = Span::new(end.map_or(0, |end| end.saturating_sub(3)), end.unwrap_or(9));
         let expected: Vec<_> = (listed(&recipes, &merged).into_iter())
@@ -271,6 +273,35 @@ fn all_ways_agree_at_the_ends_of_time() {
             .collect();
         let found = listed(&recipes, &merge(&groups, Some(part)));
         assert_eq!(found, expected, "{part} {recipes:?}");
+    }
+}
+
+#[test]
+fn long_tracks_that_are_both_required_meet() {
+    let mut dice = Dice(13);
+    for round in 0..300 {
+        let mut timeline = |gaps: i64, longest: i64| {
+            let mut t = dice.roll(50);
+            let mut interval = |_| {
+                let start = t + if dice.chance(3) { dice.roll(gaps) } else { 0 };
+                t = start + 1 + dice.roll(longest);
+                (start, t)
+            };
+            let (starts, ends): (Vec<_>, Vec<_>) = (0..400).map(&mut interval).unzip();
+            Timeline::intervals(starts.into(), ends.into())
+        };
+        let (a, b) = (timeline(5, 9), timeline(1 + round % 30, 1 + round % 50));
+        let (a, b) = (Source::new(&a, None), Source::new(&b, None));
+        let groups = [&a, &b].map(|source| Group::Value { source, offset: 0 });
+        let part = Span::new(dice.roll(900), 900 + dice.roll(900));
+        for within in [None, Some(part)] {
+            let all = merge(&groups, within);
+            let both = |i: &usize| all.choices.iter().all(|choices| choices[*i] != NONE);
+            let both: Vec<usize> = (0..all.ends.len()).filter(both).collect();
+            let mut met = Merged::default();
+            merge_into(&groups, &[true; 2], within, &Control::none(), &mut met);
+            assert_eq!(met, all.gather(&both), "round {round}, {within:?}");
+        }
     }
 }
 

@@ -8,6 +8,27 @@ use tilt_ir::Id;
 use super::{Emitter, Value, memory::Group, parameter, scalar};
 use crate::lir::{Binary, Compare, Function, Imm, Inst, LANES, Lanes, Node, Ty, Unary, ValueId};
 
+/// Signed 64-bit integers as floats, where LLVM would convert them one by one. Those of fewer than 52 bits are doubles before they are rounded.
+pub(super) const FLOAT_OF_WORD: &str = "
+define private <8 x float> @float_of_word(<8 x i64> %x) alwaysinline nounwind {
+  %above = add <8 x i64> %x, splat (i64 2251799813685248)
+  %high = lshr <8 x i64> %above, splat (i64 52)
+  %few = icmp eq <8 x i64> %high, zeroinitializer
+  %mask = bitcast <8 x i1> %few to i8
+  %all = icmp eq i8 %mask, -1
+  br i1 %all, label %double, label %each, !prof !6
+double:
+  %bits = add <8 x i64> %x, splat (i64 4843621399236968448)
+  %moved = bitcast <8 x i64> %bits to <8 x double>
+  %wide = fsub <8 x double> %moved, splat (double 0x4338000000000000)
+  %rounded = fptrunc <8 x double> %wide to <8 x float>
+  ret <8 x float> %rounded
+each:
+  %converted = sitofp <8 x i64> %x to <8 x float>
+  ret <8 x float> %converted
+}
+";
+
 /// The values of a body, by id.
 pub(super) struct Body(Vec<Value>);
 
@@ -182,6 +203,11 @@ impl Emitter<'_> {
         };
         if (from, to, self.lanes) == (Ty::I64, Ty::F64, Lanes::Eight) && !self.converts {
             return self.double_of_word(a);
+        }
+        if (from, to, self.lanes) == (Ty::I64, Ty::F32, Lanes::Eight) && !self.converts {
+            return self.def(format_args!(
+                "call <8 x float> @float_of_word(<8 x i64> {a})"
+            ));
         }
         let (source, full) = (self.ty(from), self.ty(to));
         let value = self.def(format_args!("{name} {source} {a} to {full}"));

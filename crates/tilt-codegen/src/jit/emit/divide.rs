@@ -13,14 +13,14 @@
 //! at least as many, and `x` has 53. So `q` is the correctly rounded quotient (Brisebarre and Muller 2008 on multiplication by constants).
 //!
 //! This holds while nothing leaves the normal numbers, and a zero would lose its sign: elsewhere the group is divided. What was an integer is never
-//! that small or large, nor is it -0, so only the divisor is looked at.
+//! that small or large, nor is it -0, so only the divisor is looked at. Division by a constant power of two is one exact multiplication, which LLVM knows.
 
 use super::{Emitter, Value};
 use crate::lir::{Inst, Lanes, Ty, ValueId};
 
 /// Magnitudes of `x` from 2^-900 to below 2^900, compared as doubled bits less 2^63, so that the sign is gone; divisors from 1 to 2^53 whose last twelve bits
 /// are zero.
-pub(super) const QUOTIENT: &str = r#"
+pub(super) const QUOTIENT: &str = "
 define private <8 x double> @quotient(<8 x double> %x, <8 x double> %n) alwaysinline nounwind {
   %h = fdiv <8 x double> splat (double 1.0), %n
   %minus = fneg <8 x double> %h
@@ -76,8 +76,7 @@ divide:
   %q = fdiv <8 x double> %x, %n
   ret <8 x double> %q
 }
-!6 = !{!"branch_weights", i32 1000, i32 1}
-"#;
+";
 
 impl Emitter<'_> {
     /// `a / b` of doubles, if the divisor allows multiplications instead.
@@ -98,11 +97,17 @@ impl Emitter<'_> {
         let applies = self.fuses
             && self.lanes == Lanes::Eight
             && self.lp.ty(divisor) == Ty::F64
-            && self.lp.is_invariant(divisor);
+            && self.lp.is_invariant(divisor)
+            && !self.is_power_of_two(divisor);
         applies.then(|| {
             self.def(format_args!(
                 "call <8 x double> @{function}(<8 x double> {a}, <8 x double> {b})"
             ))
         })
+    }
+
+    /// Whether a double is a constant without a digit after the first.
+    fn is_power_of_two(&self, value: ValueId) -> bool {
+        matches!(self.lp.values[value].inst, Inst::Const(imm) if imm.bits << 12 == 0)
     }
 }

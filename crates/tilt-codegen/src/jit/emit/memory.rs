@@ -64,9 +64,8 @@ impl Emitter<'_> {
         if by == By::Index {
             let column = format!("%index.{}", id.index());
             let index = self.load_rows(Ty::U32, &column, group);
-            let (narrow, wide) = (self.ty(Ty::U32), self.ty(Ty::I64));
-            let index = self.def(format_args!("zext {narrow} {index} to {wide}"));
-            return self.lookup(id, &index, group);
+            let index = self.tame(Ty::U32, &index, group);
+            return self.load_by_index(id, &index);
         }
         if by == By::Range {
             return self.load_of_range(id);
@@ -109,14 +108,35 @@ impl Emitter<'_> {
         self.splat(&one, ty)
     }
 
+    /// The elements of a column that an index names, of type `u32`.
+    fn load_by_index(&mut self, id: AccessId, index: &str) -> Value {
+        let ty = self.lp.accesses[id].ty;
+        let (narrow, wide) = (self.ty(Ty::U32), self.ty(Ty::I64));
+        let position = self.def(format_args!("zext {narrow} {index} to {wide}"));
+        self.check_elements(id, &position);
+        let near = if self.lanes == Lanes::Eight {
+            let access = id.index();
+            let (values, len) = (format!("%values.{access}"), format!("%len.{access}"));
+            self.near(ty, &values, &len, index)
+        } else {
+            None
+        };
+        near.unwrap_or_else(|| self.elements(id, &position))
+    }
+
     /// The elements of a column that `index` names (`i64`). A lane that does not count may hold any index: it reads with the anchor.
     pub(super) fn lookup(&mut self, id: AccessId, index: &str, group: &Group) -> Value {
+        let index = self.tame(Ty::I64, index, group);
+        self.check_elements(id, &index);
+        self.elements(id, &index)
+    }
+
+    /// The elements of a column at `index` (`i64`).
+    fn elements(&mut self, id: AccessId, index: &str) -> Value {
         let ty = self.lp.accesses[id].ty;
         let values = format!("%values.{}", id.index());
-        let index = self.tame(index, group);
-        self.check_elements(id, &index);
         if ty != Ty::Bool {
-            return self.gather(ty, &values, &index);
+            return self.gather(ty, &values, index);
         }
         let wide = self.ty(Ty::I64);
         let three = self.constant(crate::lir::Imm::int(Ty::I64, 3));
@@ -132,13 +152,14 @@ impl Emitter<'_> {
     }
 
     /// Replaces the indices of lanes that do not count by that of one that does.
-    fn tame(&mut self, index: &str, group: &Group) -> Value {
+    fn tame(&mut self, ty: Ty, index: &str, group: &Group) -> Value {
         let Some(Live { mask, anchor }) = &group.live else {
             return index.to_owned();
         };
-        let safe = self.shuffle(Ty::I64, LANES, index, "poison", &[*anchor as u32; LANES]);
+        let safe = self.shuffle(ty, LANES, index, "poison", &[*anchor as u32; LANES]);
+        let vector = self.ty(ty);
         self.def(format_args!(
-            "select <8 x i1> {mask}, <8 x i64> {index}, <8 x i64> {safe}"
+            "select <8 x i1> {mask}, {vector} {index}, {vector} {safe}"
         ))
     }
 
@@ -190,7 +211,20 @@ impl Emitter<'_> {
                 self.def(format_args!("shl i8 {bits}, {skip}"))
             }
         };
-        self.def(format_args!("bitcast i8 {byte} to <8 x i1>"))
+        self.lanes_of(&byte)
+    }
+
+    /// The bits of a byte as lanes. Without registers of bits LLVM takes a byte apart bit by bit if its lanes are used in another block.
+    fn lanes_of(&mut self, byte: &str) -> Value {
+        if self.masks {
+            return self.def(format_args!("bitcast i8 {byte} to <8 x i1>"));
+        }
+        let word = self.def(format_args!("zext i8 {byte} to i32"));
+        let words = self.splat(&word, Ty::U32);
+        let bits = self.def(format_args!(
+            "and <8 x i32> {words}, <i32 1, i32 2, i32 4, i32 8, i32 16, i32 32, i32 64, i32 128>"
+        ));
+        self.def(format_args!("icmp ne <8 x i32> {bits}, zeroinitializer"))
     }
 
     /// The bit of one row.

@@ -189,7 +189,10 @@ fn reads_by_index_touch_the_elements_they_name() {
         let x = lp.push(Inst::Load(column), ty);
         lp.store(x, None);
         for module in compiled(&lp) {
-            for len in [1usize, 2, 7, 8, 9, 31] {
+            for (len, is_near) in [1usize, 2, 7, 8, 9, 17, 31]
+                .into_iter()
+                .flat_map(|len| [(len, false), (len, true)])
+            {
                 for at_end in [false, true] {
                     let rows = 2 * len + 3;
                     let padded = rows.next_multiple_of(LANES);
@@ -199,7 +202,14 @@ fn reads_by_index_touch_the_elements_they_name() {
                     let out = Edge::new(ty, padded, at_end);
                     let words = samples(ty, len, 43);
                     values.fill(&words);
-                    let at = |row: usize| (row * 5) % len;
+                    // Neighbours are read together, but none beyond the column.
+                    let at = |row: usize| {
+                        if is_near {
+                            row / 2 % len
+                        } else {
+                            row * 5 % len
+                        }
+                    };
                     index.fill(&(0..padded).map(|row| at(row) as u64).collect::<Vec<_>>());
                     let view = View {
                         values: values.pointer(),
