@@ -206,6 +206,7 @@ impl Begin {
             widest: 0,
             magnitude: 0,
             scans: Some(Scans::Columns(columns.0.clone())),
+            panes: None,
             start: Start::Anew,
         })
     }
@@ -258,6 +259,7 @@ impl Begin {
             widest: 0,
             magnitude: self.magnitude,
             scans,
+            panes: None,
             start,
         }
     }
