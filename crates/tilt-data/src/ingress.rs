@@ -219,13 +219,21 @@ struct Found {
     stamps: usize,
 }
 
-/// Rows one after the other, each with a stamp.
+/// Rows of a batch one after the other, each with a stamp.
 #[derive(Clone, Debug)]
-pub struct Stamped {
+pub struct Stamped<'a> {
     /// Ticks of the query.
     pub stamps: ScalarBuffer<i64>,
+    batch: &'a RecordBatch,
+    places: &'a [usize],
+}
+
+impl<'a> Stamped<'a> {
     /// The declared columns of values, in the order of [`RawRows::columns`].
-    pub columns: Vec<ArrayRef>,
+    pub fn columns(&self) -> impl ExactSizeIterator<Item = &'a ArrayRef> + Clone + use<'a> {
+        let batch = self.batch;
+        self.places.iter().map(|at| batch.column(*at))
+    }
 }
 
 impl RowReader {
@@ -280,7 +288,7 @@ impl RowReader {
     }
 
     /// The rows of a batch with the schema of the one before, if each has one stamp in range and they are in order. Otherwise [`read`](Self::read) tells more.
-    pub fn read_in_order(&self, batch: &RecordBatch) -> Option<Stamped> {
+    pub fn read_in_order<'a>(&'a self, batch: &'a RecordBatch) -> Option<Stamped<'a>> {
         let schema = batch.schema_ref();
         let found = self.found.as_ref()?;
         if !Arc::ptr_eq(&found.schema, schema) && found.schema != *schema {
@@ -297,10 +305,11 @@ impl RowReader {
         if !in_range || pairs.filter(|(a, b)| a > b).count() > 0 {
             return None;
         }
-        let columns = found.places.iter().map(|at| Arc::clone(batch.column(*at)));
+        let places = &found.places;
         Some(Stamped {
             stamps,
-            columns: columns.collect(),
+            batch,
+            places,
         })
     }
 

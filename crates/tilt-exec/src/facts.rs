@@ -112,6 +112,17 @@ impl SeriesFacts {
         is_coded(&self.dtype)
     }
 
+    /// Whether any of its values is a list.
+    pub(crate) fn has_lists(&self) -> bool {
+        fn is_list(dtype: &DType) -> bool {
+            match dtype {
+                DType::Record(fields) => fields.iter().any(|field| is_list(&field.dtype)),
+                dtype => matches!(dtype, DType::List(_)),
+            }
+        }
+        is_list(&self.dtype)
+    }
+
     /// Whether a field of a record, or its value, is one for which a code stands.
     pub(crate) fn is_coded(&self, leaf: usize) -> bool {
         let is_coded =

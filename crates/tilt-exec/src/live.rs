@@ -11,7 +11,8 @@
 
 use std::collections::BTreeMap;
 
-use tilt_data::SnapshotBuffer;
+use arrow_array::ArrayRef;
+use tilt_data::{SnapshotBuffer, Timeline};
 use tilt_ir::{OPEN, Span};
 
 use crate::{
@@ -194,6 +195,21 @@ impl Live {
             self.go_on_with(at, rows);
         }
         Ok(())
+    }
+
+    /// Takes a few rows as [`push`](Self::push) does, without making a buffer of them: events of one length, in order, and a column of values for each that
+    /// was pushed before. False if nothing was taken, because there is more to look at: then they are to be pushed.
+    ///
+    /// # Errors
+    /// [`LiveError::Unknown`], and [`LiveError::Exhausted`].
+    pub fn append<'a>(
+        &mut self,
+        input: &str,
+        events: &Timeline,
+        values: impl ExactSizeIterator<Item = &'a ArrayRef> + Clone,
+    ) -> Result<bool, Error> {
+        let at = self.find_open(input)?;
+        Ok(self.given_span().is_none() && self.inputs[at].append_values(events, values))
     }
 
     /// Says which events of an input have begun and cannot be pushed yet, in place of those that it said before: because others that end before them may still come,

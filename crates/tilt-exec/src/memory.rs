@@ -2,6 +2,7 @@
 
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
+    cell::RefCell,
     ptr::NonNull,
     sync::{
         Arc, Mutex, PoisonError,
@@ -31,6 +32,44 @@ pub(crate) struct Memory {
 unsafe impl Send for Memory {}
 // SAFETY: shared references give nothing but the address.
 unsafe impl Sync for Memory {}
+
+/// Memory of fewer bytes is kept by the thread that gives it back: what a step of a live run writes costs less than asking for it.
+const SMALL: usize = 1 << 12;
+/// How many bytes of it a thread keeps.
+const KEPT_SMALL: usize = 1 << 17;
+
+thread_local! {
+    static SPARE: RefCell<Small> = const { RefCell::new(Small { free: Vec::new(), bytes: 0 }) };
+}
+
+/// Small memory, by its size in units of [`ALIGN`].
+struct Small {
+    free: Vec<Vec<Memory>>,
+    bytes: usize,
+}
+
+impl Small {
+    fn take(&mut self, bytes: usize) -> Option<Memory> {
+        let memory = self.free.get_mut(bytes / ALIGN)?.pop()?;
+        self.bytes -= bytes;
+        Some(memory)
+    }
+
+    /// Takes memory in, unless there is enough; it is given back then.
+    fn give(&mut self, memory: Memory) -> Option<Memory> {
+        let bytes = memory.len();
+        if bytes >= SMALL || self.bytes + bytes > KEPT_SMALL {
+            return Some(memory);
+        }
+        let class = bytes / ALIGN;
+        if self.free.len() <= class {
+            self.free.resize_with(class + 1, Vec::new);
+        }
+        self.free[class].push(memory);
+        self.bytes += bytes;
+        None
+    }
+}
 
 static POOL: Mutex<Pool> = Mutex::new(Pool {
     free: Vec::new(),
@@ -86,6 +125,12 @@ impl Memory {
                 let memory = pool.free.swap_remove(best);
                 pool.bytes -= memory.layout.size();
                 take(memory.layout.size());
+                return memory.spoilt();
+            }
+        } else if bytes < SMALL {
+            // Nothing is kept by a thread that ends.
+            let spare = SPARE.try_with(|spare| spare.borrow_mut().take(bytes));
+            if let Ok(Some(memory)) = spare {
                 return memory.spoilt();
             }
         }
@@ -257,8 +302,17 @@ impl Returned {
 
 impl Drop for Returned {
     fn drop(&mut self) {
-        let kept = self.0.take().filter(|memory| memory.len() >= KEEP);
-        let Some(memory) = kept else { return };
+        let Some(memory) = self.0.take() else { return };
+        if memory.len() < KEEP {
+            // Freed when it is dropped, if the thread has enough or ends.
+            let mut memory = Some(memory);
+            let kept = SPARE.try_with(|spare| {
+                let memory = memory.take();
+                memory.and_then(|memory| spare.borrow_mut().give(memory))
+            });
+            drop(kept);
+            return;
+        }
         let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
         if pool.bytes + memory.len() <= KEPT {
             pool.bytes += memory.len();

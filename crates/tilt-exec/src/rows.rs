@@ -142,17 +142,48 @@ struct Stored {
 
 impl Stored {
     fn new(ty: Ty, nullable: bool, len: usize) -> Self {
-        let len = len.next_multiple_of(LANES) + LANES;
-        let bits = len / 8 + 8;
-        let bytes = if ty == Ty::Bool {
-            bits
-        } else {
-            len * ty.bytes()
-        };
+        let (values, bits) = sizes(ty, len);
         Self {
             ty,
-            values: Returned::new(bytes),
+            values: Returned::new(values),
             validity: nullable.then(|| Returned::new(bits)),
+        }
+    }
+
+    /// Makes room for as many rows.
+    fn reserve(&mut self, len: usize) {
+        let (values, bits) = sizes(self.ty, len);
+        let has_bits = self.validity.as_ref().is_none_or(|v| v.len() >= bits);
+        if self.values.len() >= values && has_bits {
+            return;
+        }
+        let grown = Self::new(self.ty, self.validity.is_some(), 2 * len);
+        let copy = |from: &Returned, to: &Returned| {
+            // SAFETY: memory of different columns, of which the new one is longer.
+            unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), from.len()) }
+        };
+        copy(&self.values, &grown.values);
+        if let (Some(from), Some(to)) = (&self.validity, &grown.validity) {
+            copy(from, to);
+        }
+        *self = grown;
+    }
+
+    /// Forgets the first rows of `len`, a multiple of eight.
+    fn forget(&mut self, len: usize, rows: usize) {
+        let forget = |memory: &Returned, ty: Ty| {
+            let bytes = |rows: usize| match ty {
+                Ty::Bool => rows.div_ceil(8),
+                ty => rows * ty.bytes(),
+            };
+            let kept = bytes(len).saturating_sub(bytes(rows));
+            let at = memory.as_ptr();
+            // SAFETY: both lie in what is stored.
+            unsafe { std::ptr::copy(at.wrapping_add(bytes(rows)), at, kept) }
+        };
+        forget(&self.values, self.ty);
+        if let Some(validity) = &self.validity {
+            forget(validity, Ty::Bool);
         }
     }
 
@@ -192,6 +223,39 @@ impl Stored {
     }
 }
 
+/// The bytes of values and of bits that so many rows need.
+fn sizes(ty: Ty, len: usize) -> (usize, usize) {
+    let len = len.next_multiple_of(LANES) + LANES;
+    let bits = len / 8 + 8;
+    let values = match ty {
+        Ty::Bool => bits,
+        ty => len * ty.bytes(),
+    };
+    (values, bits)
+}
+
+/// What is kept of rows from one run of their stage to the next.
+pub(crate) struct RowsKept {
+    columns: Vec<Stored>,
+    /// `None` if it begins anew with the positions of the next window.
+    engine: Option<Engine>,
+    numbering: Numbering,
+    held: Range<usize>,
+    /// Positions whose contributions are stored.
+    stored: usize,
+}
+
+impl RowsKept {
+    /// The first positions, a multiple of eight, are there no longer.
+    pub(crate) fn forget(&mut self, positions: usize) {
+        for column in &mut self.columns {
+            column.forget(self.stored, positions);
+        }
+        self.stored = self.stored.saturating_sub(positions);
+        self.engine = None;
+    }
+}
+
 /// Rows while a stage runs.
 pub(crate) struct RowsRun<'a> {
     plan: &'a RowsPlan,
@@ -209,7 +273,8 @@ pub(crate) struct RowsRun<'a> {
 }
 
 impl<'a> RowsRun<'a> {
-    pub(crate) fn new(plan: &'a RowsPlan, series: &'a Series) -> Self {
+    /// Rows of a source that has not been looked at; it may grow, or is known as a whole.
+    pub(crate) fn new(plan: &'a RowsPlan, series: &'a Series, grows: bool) -> Self {
         let len = series.axis.len();
         let word = plan.word.map(|ty| Stored::new(ty, false, len));
         let leaves = plan
@@ -217,25 +282,12 @@ impl<'a> RowsRun<'a> {
             .iter()
             .map(|(ty, nullable)| Stored::new(*ty, *nullable, len));
         let contributes = (!plan.always).then(|| Stored::new(Ty::Bool, false, len));
-        let numbering = match plan.counted {
-            Counted::Positions => Numbering::Positions,
-            Counted::Contributions => Numbering::Contributions,
-            Counted::Events => Numbering::Events,
-            Counted::Cells { period, offset } => {
-                let end = if len == 0 {
-                    0
-                } else {
-                    series.axis.timeline.end(0)
-                };
-                let number = (i128::from(end) - i128::from(offset)).div_euclid(i128::from(period));
-                Numbering::Cells(number as i64)
-            }
-        };
+        let numbering = numbering(plan, series);
         Self {
             plan,
             series,
             columns: word.into_iter().chain(leaves).chain(contributes).collect(),
-            engine: Engine::new(plan.agg, plan.word, numbering),
+            engine: Engine::new(plan.agg, plan.word, numbering, grows),
             custom: plan
                 .custom
                 .as_ref()
@@ -246,6 +298,46 @@ impl<'a> RowsRun<'a> {
             positions: &mut [],
             found: &mut [],
         }
+    }
+
+    /// Goes on with what was kept, and how many positions are stored of those that there are now.
+    pub(crate) fn resume(
+        plan: &'a RowsPlan,
+        series: &'a Series,
+        kept: RowsKept,
+        grows: bool,
+    ) -> (Self, usize) {
+        let numbering = numbering(plan, series);
+        let mut columns = kept.columns;
+        for column in &mut columns {
+            column.reserve(series.axis.len());
+        }
+        let engine = kept.engine.filter(|_| kept.numbering == numbering);
+        let run = Self {
+            plan,
+            series,
+            columns,
+            held: engine.as_ref().map_or(0..0, |_| kept.held),
+            engine: engine.unwrap_or_else(|| Engine::new(plan.agg, plan.word, numbering, grows)),
+            custom: None,
+            numbering,
+            words: &mut [],
+            positions: &mut [],
+            found: &mut [],
+        };
+        // Loops store whole groups.
+        (run, kept.stored / LANES * LANES)
+    }
+
+    /// What the next run of the stage goes on from, when so many positions are stored; `None` if it begins anew.
+    pub(crate) fn keep(self, stored: usize) -> Option<RowsKept> {
+        self.custom.is_none().then_some(RowsKept {
+            columns: self.columns,
+            engine: Some(self.engine),
+            numbering: self.numbering,
+            held: self.held,
+            stored,
+        })
     }
 
     /// Where the loop stores the contributions of the positions from `position` on, a multiple of eight.
@@ -387,6 +479,24 @@ impl<'a> RowsRun<'a> {
             view.validity = valid.as_ptr();
         }
         view
+    }
+}
+
+fn numbering(plan: &RowsPlan, series: &Series) -> Numbering {
+    match plan.counted {
+        Counted::Positions => Numbering::Positions,
+        Counted::Contributions => Numbering::Contributions,
+        Counted::Events => Numbering::Events,
+        Counted::Cells { period, offset } => {
+            let timeline = &series.axis.timeline;
+            let end = if timeline.is_empty() {
+                0
+            } else {
+                timeline.end(0)
+            };
+            let number = (i128::from(end) - i128::from(offset)).div_euclid(i128::from(period));
+            Numbering::Cells(number as i64)
+        }
     }
 }
 

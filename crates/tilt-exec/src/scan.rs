@@ -31,7 +31,7 @@ use crate::{
     memory::Scratch,
     plan::{ParamSource, Source},
     range::RangeRun,
-    rows::RowsRun,
+    rows::{RowsKept, RowsRun},
     run::{CHUNK, Piece, Trouble},
     series::{Leaf, Series},
     view,
@@ -75,6 +75,8 @@ pub(crate) struct Kept {
     magnitude: u64,
     /// `None` if it is made anew.
     scans: Option<Scans>,
+    /// What scans are over, if not positions.
+    panes: Option<Panes>,
     /// What is known if it is.
     start: Start,
 }
@@ -84,18 +86,24 @@ enum Scans {
     Doubling(Doubling),
     Totals(Totals),
     Columns(Columns),
+    Rows(Box<RowsKept>),
 }
 
-// SAFETY: addresses that scans hold are those of a chunk's memory, and the next chunk sets them before anybody follows one.
+// SAFETY: addresses that scans hold are those of a chunk's memory, and the next chunk sets them before anybody follows one; those that panes hold are of their own columns.
 unsafe impl Send for Kept {}
 
 impl Kept {
     /// The first positions of the source, a multiple of eight, are there no longer. Nothing asks for them any more.
     pub(crate) fn forget(&mut self, positions: usize) {
+        // Panes would have to be cut.
+        if self.panes.take().is_some() {
+            self.scans = None;
+        }
         match &mut self.scans {
             Some(Scans::Blocks(blocks)) => blocks.forget(positions),
             Some(Scans::Doubling(doubling)) => doubling.forget(positions),
             Some(Scans::Columns(columns)) => columns.forget(positions),
+            Some(Scans::Rows(rows)) => rows.forget(positions),
             Some(Scans::Totals(_)) | None => {}
         }
     }
@@ -125,17 +133,25 @@ impl<'a> WindowRun<'a> {
     ) -> Self {
         let series = &all[&range.plan.stream];
         let (widest, magnitude) = kept.as_ref().map_or((0, 0), |k| (k.widest, k.magnitude));
-        let (scans, start) = kept.map_or((None, Start::Anew), |kept| (kept.scans, kept.start));
+        let (mut scans, before, start) = match kept {
+            Some(kept) => (kept.scans, kept.panes, kept.start),
+            None => (None, None, Start::Anew),
+        };
         let mut bits = Scratch::default();
         let main = &piece.plan.loops[plan.contributions()];
         let accesses = plan.sources.iter().zip(main.accesses.iter());
         let views = accesses
             .map(|(source, (_, access))| whole(source, access.nullable, series, all, &mut bits));
-        let panes = plan.panes.map(|panes| {
-            let panes = Panes::new(panes, range, &plan.slots);
-            match &start {
-                Start::Panes(columns) => panes.folded(columns.clone()),
-                _ => panes,
+        let before = before.filter(|panes| panes.goes_on_in(range));
+        let panes = plan.panes.map(|panes| match (before, &start) {
+            (Some(before), _) => before.resume(range, piece.open),
+            (None, start) => {
+                scans = None;
+                let panes = Panes::new(panes, range, &plan.slots, piece.open);
+                match start {
+                    Start::Panes(columns) => panes.folded(columns.clone()),
+                    _ => panes,
+                }
             }
         });
         let steady = panes.as_ref().map(Panes::steady).or_else(|| range.steady());
@@ -184,10 +200,14 @@ impl<'a> WindowRun<'a> {
                 })
             }
             (Algorithm::Fold { .. }, ..) => State::Folded(Vec::new()),
-            (Algorithm::Rows { .. }, ..) => {
+            (Algorithm::Rows { .. }, _, scans) => {
                 let rows = plan.rows.as_ref().expect("windows by rows have a plan");
-                let run = Box::new(RowsRun::new(rows, series));
-                State::Rows { run, stored: 0 }
+                let (run, stored) = match scans {
+                    Some(Scans::Rows(kept)) => RowsRun::resume(rows, series, *kept, piece.open),
+                    _ => (RowsRun::new(rows, series, piece.open), 0),
+                };
+                let run = Box::new(run);
+                State::Rows { run, stored }
             }
             _ => {
                 let columns = Columns::new(plan, range, piece.open);
@@ -218,19 +238,23 @@ impl<'a> WindowRun<'a> {
         }
     }
 
-    /// What the next run of the stage goes on from, if positions stay what they are. Panes, and what is computed row by row, begin anew.
+    /// What the next run of the stage goes on from, if positions stay what they are. Custom reducers begin anew.
     pub(crate) fn keep(self, stay: bool) -> Kept {
         let scans = match self.state {
-            _ if self.panes.is_some() || !stay => None,
+            _ if !stay => None,
             State::Blocks(blocks) => blocks.has_begun().then_some(Scans::Blocks(blocks)),
             State::Doubling(doubling) => doubling.has_begun().then_some(Scans::Doubling(doubling)),
             State::Totals(totals) => Some(Scans::Totals(totals)),
             State::Columns(columns) => Some(Scans::Columns(columns)),
-            State::Folded(_) | State::Rows { .. } => None,
+            State::Rows { run, stored } => run.keep(stored).map(|rows| Scans::Rows(Box::new(rows))),
+            State::Folded(_) => None,
         };
         Kept {
             widest: self.widest,
             magnitude: self.magnitude,
+            panes: self
+                .panes
+                .filter(|panes| scans.is_some() && panes.has_units()),
             scans,
             start: Start::Anew,
         }

@@ -12,12 +12,13 @@
 //! | [`forget`] | rows that nothing reads any more |
 
 use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
 };
 
+use arrow_array::ArrayRef;
 use arrow_buffer::NullBuffer;
-use tilt_codegen::lir::Sink;
+use tilt_codegen::lir::{Sink, Ty};
 use tilt_data::{SnapshotBuffer, Spans, Timeline};
 use tilt_interp::Functions;
 use tilt_ir::{DType, Program, Span, StreamId};
@@ -37,7 +38,7 @@ use crate::{
     series::{Axis, Leaf, Series},
     steps::{axis::GrowingAxis, grown::Grown, reads::Read, times::Times, track::Track},
     tail::{EndsOf, Fresh},
-    text::Dictionary,
+    text::{Dictionary, are_only_told_apart, is_text},
 };
 
 mod axis;
@@ -56,7 +57,10 @@ pub(crate) const ROOM: usize = 1 << 10;
 /// What runs in steps of one plan share.
 pub(crate) struct Common {
     prepared: Arc<Prepared>,
-    dictionary: Dictionary,
+    /// Strings that have come.
+    dictionary: RwLock<Dictionary>,
+    /// Leaves of inputs that are strings and are read.
+    texts: BTreeSet<(StreamId, usize)>,
     functions: Functions,
     control: Control,
     /// Rows that columns have room for at first; half as many are forgotten at a time.
@@ -88,24 +92,40 @@ impl Common {
         let Prepared::Loops { plan, .. } = &**prepared else {
             return None;
         };
-        // Codes of strings are given out before a run begins.
-        let reads_codes = facts.iter().any(|(id, facts)| {
-            let read = read_leaves(plan, *id);
-            read.iter().any(|leaf| facts.is_coded(*leaf))
+        let coded = facts.iter().flat_map(|(id, facts)| {
+            let read = read_leaves(plan, *id).into_iter();
+            let coded = read.filter(|leaf| facts.is_coded(*leaf));
+            coded.map(|leaf| (*id, leaf))
         });
+        let texts: BTreeSet<(StreamId, usize)> = coded.collect();
         let has_codes = plan.stages.iter().any(|stage| stage.facts.has_codes());
-        if !plan.axes.values().all(|axis| axis.ordered) || reads_codes || has_codes {
+        let has_lists = plan.stages.iter().any(|stage| stage.facts.has_lists());
+        // Strings that are still to come may be anywhere in the order of those that came. Runs of keys share a dictionary that nothing is added to.
+        let is_keyed = program.inputs().any(|(_, input)| input.key.is_some());
+        let are_known = texts.is_empty() && !has_codes;
+        if !plan.axes.values().all(|axis| axis.ordered)
+            || has_lists
+            || !are_known && (is_keyed || !are_only_told_apart(program))
+        {
             return None;
         }
         Some(Arc::new(Self {
             prepared: Arc::clone(prepared),
-            dictionary: Dictionary::new(program, &[]),
+            dictionary: RwLock::new(Dictionary::growing(program)),
+            texts,
             functions: options.functions.clone(),
             control: Control::new(options),
             room,
             nowhere: nothing().axis,
             workspace: Mutex::default(),
         }))
+    }
+}
+
+impl Common {
+    fn dictionary(&self) -> RwLockReadGuard<'_, Dictionary> {
+        let dictionary = self.dictionary.read();
+        dictionary.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -178,8 +198,8 @@ impl Steps {
             let leaves = facts.leaves.iter().enumerate();
             let columns = leaves.map(|(number, leaf)| {
                 let column = Grown::new(leaf.ty, leaf.nullable, 0, room);
-                // Nobody knows codes, but whose are not read need none.
-                if facts.is_coded(number) {
+                // Codes that are not read are not given out.
+                if facts.is_coded(number) && !common.texts.contains(&(*id, number)) {
                     column.unread()
                 } else {
                     column
@@ -275,21 +295,34 @@ impl Steps {
             track.rows -= 1;
         }
         self.taken.clear();
-        let dictionary = &self.common.dictionary;
+        let common = &*self.common;
+        let leaf = |array: &ArrayRef, dtype: &DType| {
+            if !is_text(dtype) {
+                return Some(edges::leaf(array, dtype, &common.dictionary()));
+            }
+            let dictionary = common.dictionary.write();
+            let mut dictionary = dictionary.unwrap_or_else(PoisonError::into_inner);
+            let codes = dictionary.learn(array)?;
+            Some(Leaf::of_array(&codes, Ty::U32))
+        };
         match &input.dtype {
             DType::Record(fields) => {
                 let read = fields.iter().zip(&track.columns);
-                let read = read.filter(|(_, column)| column.is_read());
-                self.taken.extend(read.map(|(field, _)| {
+                for (field, _) in read.filter(|(_, column)| column.is_read()) {
                     let column = rows.column(&field.name).expect("a checked column");
-                    edges::leaf(column.array(), &field.dtype, dictionary)
-                }));
+                    let Some(leaf) = leaf(column.array(), &field.dtype) else {
+                        return false;
+                    };
+                    self.taken.push(leaf);
+                }
             }
-            dtype => {
-                let column = rows.columns()[0].array();
-                let is_read = track.columns[0].is_read();
-                (self.taken).extend(is_read.then(|| edges::leaf(column, dtype, dictionary)));
+            dtype if track.columns[0].is_read() => {
+                let Some(leaf) = leaf(rows.columns()[0].array(), dtype) else {
+                    return false;
+                };
+                self.taken.push(leaf);
             }
+            _ => {}
         }
         let has_nulls =
             |(column, leaf): (&Grown, &Leaf)| leaf.valid.is_some() && !column.is_nullable();
@@ -380,7 +413,8 @@ impl Steps {
         none: &SnapshotBuffer,
     ) -> tilt_data::Result<SnapshotBuffer> {
         let mut leaves = series.leaves.iter();
-        let mut array = |dtype: &DType| edges::array(&mut leaves, dtype, &self.common.dictionary);
+        let dictionary = self.common.dictionary();
+        let mut array = |dtype: &DType| edges::array(&mut leaves, dtype, &dictionary);
         let arrays = match program.stream_dtype(program.output) {
             DType::Record(fields) => fields.iter().map(|f| array(&f.dtype)).collect(),
             dtype => vec![array(dtype)],
@@ -477,13 +511,14 @@ impl Steps {
         let Reached { end, certain, last } = reached;
         let (mut until, most) = self.limits(number, stage, reached);
         let run = Span::new(self.start, if last { end } else { certain });
+        let dictionary = common.dictionary();
         let piece = Piece {
             plan,
             code,
             run,
             scope: run,
             wanted: Wanted::Time(run),
-            dictionary: &common.dictionary,
+            dictionary: &dictionary,
             functions: &common.functions,
             control: &common.control,
             work: ALL_WORK,

@@ -54,7 +54,8 @@ impl Tail {
         let Spans::Fixed(length) = *timeline.spans() else {
             return None;
         };
-        if !is_plain(chunk) || !chunk.columns().iter().all(is_number) {
+        let is_plain = is_small(timeline) && chunk.null_rows() == 0;
+        if !is_plain || !chunk.columns().iter().all(is_number) {
             return None;
         }
         let mut tail = Self {
@@ -86,7 +87,20 @@ impl Tail {
             std::sync::Arc::ptr_eq(a.field(), b.field())
                 || a.name() == b.name() && a.array().data_type() == b.array().data_type()
         };
-        let timeline = chunk.timeline();
+        self.goes_on_at(chunk.timeline())
+            && chunk.unit() == self.like.unit()
+            && chunk.shape() == self.like.shape()
+            && chunk.null_rows() == 0
+            && chunk.columns().len() == self.columns.len()
+            && chunk
+                .columns()
+                .iter()
+                .all(|column| column.array().null_count() == 0)
+            && self.like.columns().iter().zip(chunk.columns()).all(is_like)
+    }
+
+    /// Whether events, a few, go on as those before did.
+    fn goes_on_at(&self, timeline: &Timeline) -> bool {
         let goes_on = match (&self.ends, timeline.stamps()) {
             (
                 Ends::Regular { t0, period, len },
@@ -101,29 +115,47 @@ impl Tail {
         };
         goes_on
             && self.len() < FULL
-            && chunk.unit() == self.like.unit()
-            && chunk.shape() == self.like.shape()
+            && is_small(timeline)
             && matches!(timeline.spans(), Spans::Fixed(length) if *length == self.length)
-            && is_plain(chunk)
-            && chunk.columns().len() == self.columns.len()
-            && chunk
-                .columns()
-                .iter()
-                .all(|column| column.array().null_count() == 0)
-            && self.like.columns().iter().zip(chunk.columns()).all(is_like)
+    }
+
+    /// Whether values, a column each, can be appended with their events.
+    pub(crate) fn goes_on_with<'a>(
+        &self,
+        timeline: &Timeline,
+        values: impl ExactSizeIterator<Item = &'a ArrayRef>,
+    ) -> bool {
+        let rows = timeline.len();
+        values.len() == self.columns.len()
+            && self.goes_on_at(timeline)
+            && self.like.columns().iter().zip(values).all(|(like, array)| {
+                array.len() == rows
+                    && array.null_count() == 0
+                    && array.data_type() == like.array().data_type()
+            })
     }
 
     /// Appends rows that can be.
     pub(crate) fn append(&mut self, chunk: &SnapshotBuffer) {
-        match (&mut self.ends, chunk.timeline().stamps()) {
-            (Ends::Regular { len, .. }, _) => *len += chunk.len(),
+        let values = chunk.columns().iter().map(Column::array);
+        self.append_values(chunk.timeline(), values);
+    }
+
+    /// Appends events that can be, and their values, a column each.
+    pub(crate) fn append_values<'a>(
+        &mut self,
+        timeline: &Timeline,
+        values: impl Iterator<Item = &'a ArrayRef>,
+    ) {
+        match (&mut self.ends, timeline.stamps()) {
+            (Ends::Regular { len, .. }, _) => *len += timeline.len(),
             (Ends::Explicit(ends), Stamps::Explicit(stamps)) => ends.extend_from_slice(stamps),
             (Ends::Explicit(ends), _) => {
-                ends.extend((0..chunk.len()).map(|row| chunk.timeline().end(row)));
+                ends.extend((0..timeline.len()).map(|row| timeline.end(row)));
             }
         }
-        for (values, column) in self.columns.iter_mut().zip(chunk.columns()) {
-            values.extend_from_slice(bytes(column.array()));
+        for (column, array) in self.columns.iter_mut().zip(values) {
+            column.extend_from_slice(bytes(array));
         }
     }
 
@@ -250,9 +282,9 @@ impl<'a> Fresh<'a> {
     }
 }
 
-/// Whether rows are few, and all of them events.
-fn is_plain(chunk: &SnapshotBuffer) -> bool {
-    (1..=SMALL).contains(&chunk.len()) && chunk.timeline().shift() == 0 && chunk.null_rows() == 0
+/// Whether rows are few, so that their values are better copied.
+fn is_small(timeline: &Timeline) -> bool {
+    (1..=SMALL).contains(&timeline.len()) && timeline.shift() == 0
 }
 
 /// Whether a column has numbers that loops read as they are.

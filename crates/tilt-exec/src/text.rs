@@ -1,4 +1,5 @@
-//! Strings in loops: codes in the order of the strings, so that comparing codes compares strings.
+//! Strings in loops: codes in the order of the strings, so that comparing codes compares strings. Where strings are still to come, and nothing asks for their order, codes only tell
+//! them apart.
 
 use std::{
     collections::HashMap,
@@ -9,7 +10,7 @@ use std::{
 use arrow_array::{Array, ArrayRef, StringArray, UInt32Array, cast::AsArray};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
-use tilt_ir::{DType, Expr, Program, Scalar};
+use tilt_ir::{Agg, BinaryOp, DType, Expr, Program, Scalar};
 
 use crate::lists::Lists;
 
@@ -21,6 +22,8 @@ pub(crate) struct Dictionary {
     pub(crate) codes: HashMap<String, u32>,
     /// The columns that the dictionary was made from, as codes.
     columns: Vec<(ArrayRef, ArrayRef)>,
+    /// The codes of all words, where these are in the order in which they came.
+    came: Option<HashMap<String, u32, Mixing>>,
     /// What stands for lists.
     pub(crate) lists: Lists,
 }
@@ -64,8 +67,38 @@ impl Dictionary {
                     (Arc::clone(column), with_nulls_of(column, coded))
                 })
                 .collect(),
+            came: None,
             lists: Lists::default(),
         }
+    }
+
+    /// The strings of a program's constants, to which others are [added](Self::learn) as they come.
+    pub(crate) fn growing(program: &Program) -> Self {
+        let constants = Self::new(program, &[]);
+        Self {
+            came: Some(constants.codes.clone().into_iter().collect()),
+            ..constants
+        }
+    }
+
+    /// A column of strings as codes, those that are new added; `None` if there are more than anybody should keep, or the dictionary does not grow.
+    pub(crate) fn learn(&mut self, column: &ArrayRef) -> Option<ArrayRef> {
+        let came = self.came.as_mut()?;
+        let mut distinct = Distinct::default();
+        let numbers = distinct.number_all(column)?;
+        let mut codes = Vec::with_capacity(distinct.words.len());
+        for word in distinct.words {
+            let code = came.get(word).copied();
+            codes.push(code.unwrap_or_else(|| {
+                let code = self.words.len() as u32;
+                self.words.push(word.to_owned());
+                came.insert(word.to_owned(), code);
+                code
+            }));
+        }
+        let code = |number: &u32| codes.get(*number as usize).copied().unwrap_or(0);
+        let coded = with_nulls_of(column, numbers.iter().map(code).collect());
+        (self.words.len() <= MOST_WORDS).then_some(coded)
     }
 
     /// A column of strings as codes; one that the dictionary was made from, or another with the same strings.
@@ -92,6 +125,34 @@ impl Dictionary {
             .iter()
             .map(|code| code.map(|c| self.words[c as usize].as_str()));
         Arc::new(words.collect::<StringArray>())
+    }
+}
+
+/// How many words a dictionary that grows keeps before it begins anew.
+const MOST_WORDS: usize = 1 << 20;
+
+/// Whether a program only tells strings apart, and never asks for their order or looks inside.
+pub(crate) fn are_only_told_apart(program: &Program) -> bool {
+    program.exprs.iter().all(|(_, node)| match &node.expr {
+        Expr::Binary(BinaryOp::Eq | BinaryOp::Ne, ..) => true,
+        Expr::Binary(_, a, b) => !is_text(program.dtype(*a)) && !is_text(program.dtype(*b)),
+        Expr::Unary(_, a) => !is_text(program.dtype(*a)),
+        Expr::Reduce {
+            agg: Agg::Len | Agg::First | Agg::Last,
+            ..
+        } => true,
+        Expr::Reduce { window, map, .. } => {
+            let whole = program.stream_dtype(window.stream);
+            !has_text(map.map_or(whole, |map| program.dtype(map)))
+        }
+        _ => true,
+    })
+}
+
+fn has_text(dtype: &DType) -> bool {
+    match dtype {
+        DType::Record(fields) => fields.iter().any(|field| has_text(&field.dtype)),
+        dtype => is_text(dtype),
     }
 }
 
@@ -197,6 +258,31 @@ mod tests {
     use tilt_ir::parse;
 
     use super::*;
+
+    #[test]
+    fn words_that_come_later_are_told_apart_from_all_before() {
+        let text = r#"query q unit s { input ~x: utf8 point  ~y[t] = ~x[t] == "m"  output ~y }"#;
+        let program = parse(text).expect("a program");
+        assert!(are_only_told_apart(&program));
+        let mut dictionary = Dictionary::growing(&program);
+        let mut codes = |words: Vec<Option<&str>>| -> Vec<Option<u32>> {
+            let column: ArrayRef = Arc::new(StringArray::from(words));
+            let codes = dictionary.learn(&column).expect("few words");
+            codes
+                .as_primitive::<arrow_array::types::UInt32Type>()
+                .iter()
+                .collect()
+        };
+        let constant = Some(0);
+        assert_eq!(
+            codes(vec![Some("z"), None, Some("m")]),
+            [Some(1), None, constant]
+        );
+        assert_eq!(codes(vec![Some("a"), Some("z")]), [Some(2), Some(1)]);
+        assert_eq!(dictionary.words, ["m", "z", "a"]);
+        let ordered = text.replace("==", "<");
+        assert!(!are_only_told_apart(&parse(&ordered).expect("a program")));
+    }
 
     #[test]
     fn codes_order_like_strings_whatever_column_they_are_in() {

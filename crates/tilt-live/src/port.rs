@@ -25,8 +25,8 @@ use crate::{
 };
 
 /// The bytes of some rows' values.
-pub(crate) fn bytes(columns: &[ArrayRef]) -> usize {
-    let bytes = columns.iter().map(|column| {
+pub(crate) fn bytes<'a>(columns: impl Iterator<Item = &'a ArrayRef>) -> usize {
+    let bytes = columns.map(|column| {
         let width = column.data_type().primitive_width();
         let all = || column.to_data().get_slice_memory_size().unwrap_or(0);
         width.map_or_else(all, |width| width * column.len())
@@ -174,7 +174,7 @@ impl Port {
         let columns: Vec<ArrayRef> = raw.columns.into_iter().map(Column::into_array).collect();
         self.row_bytes = self
             .row_bytes
-            .max(bytes(&columns).div_ceil(raw.events.len()));
+            .max(bytes(columns.iter()).div_ceil(raw.events.len()));
         if self.is_in_order(&raw.events) {
             self.take_in_order(raw.events, columns);
         } else {
@@ -484,6 +484,13 @@ impl Port {
         self.buffer_of(&events, values)
     }
 
+    /// Where the first event ends, and the period, if there is one that events keep.
+    fn regular(&self, events: &[Span]) -> Option<(i64, i64)> {
+        let (first, period) = (events.first()?, self.input.period?);
+        let steps = events.windows(2).map(|w| w[1].end.checked_sub(w[0].end));
+        (steps.fold(true, |all, step| all & (step == Some(period)))).then_some((first.end, period))
+    }
+
     /// Events and their values as the query reads them.
     pub(crate) fn buffer_of(
         &self,
@@ -493,7 +500,10 @@ impl Port {
         let ends = || events.iter().map(|event| event.end);
         let timeline = match self.input.span {
             SpanRule::Point => Timeline::explicit(ends().collect(), Spans::Fixed(1)),
-            SpanRule::Fixed(d) => Timeline::explicit(ends().collect(), Spans::Fixed(d)),
+            SpanRule::Fixed(d) => match self.regular(events) {
+                Some((t0, period)) => Timeline::regular(t0, period, events.len(), Spans::Fixed(d)),
+                None => Timeline::explicit(ends().collect(), Spans::Fixed(d)),
+            },
             SpanRule::UntilNext if self.input.key.is_none() => {
                 let stamps = events.iter().map(|event| event.start + 1);
                 Timeline::explicit(stamps.collect(), Spans::UntilNext { next: OPEN })

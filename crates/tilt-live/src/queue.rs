@@ -234,8 +234,12 @@ impl Queue {
 
     /// The column of keys, if rows are told apart by them.
     pub(crate) fn keys_in(&self, columns: &[ArrayRef]) -> Option<ArrayRef> {
-        let key = self.key.filter(|_| self.has_keys());
-        key.map(|key| Arc::clone(&columns[key]))
+        self.key_column().map(|key| Arc::clone(&columns[key]))
+    }
+
+    /// Which column that is.
+    pub(crate) fn key_column(&self) -> Option<usize> {
+        self.key.filter(|_| self.has_keys())
     }
 
     /// The last event that goes on has a key at this place of a column, and no other ends after it starts.

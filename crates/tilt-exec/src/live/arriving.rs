@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use arrow_array::{Array, new_empty_array};
-use tilt_data::{Column, DataError, SnapshotBuffer, Spans, Timeline, dtype::to_arrow};
+use arrow_array::{Array, ArrayRef, new_empty_array};
+use tilt_data::{Column, DataError, SnapshotBuffer, Spans, Stamps, Timeline, dtype::to_arrow};
 use tilt_interp::{RunError, check_buffer};
 use tilt_ir::{DType, Halo, Input, OPEN, Overlap, Program, Reach, Span, SpanRule, StreamId};
 
@@ -99,32 +99,79 @@ impl Arriving {
 
     /// Takes rows that go on as those before them did, if there is nothing to look at but where the first of them is. Otherwise [`push`](Self::push) tells more.
     pub(crate) fn append(&mut self, chunk: &SnapshotBuffer) -> bool {
-        let (Some(last), Some(hull), false) = (self.last, self.hull, self.has_begun()) else {
+        if !self.may_append(chunk.timeline()) || self.is_disjoint && chunk.is_bag() {
+            return false;
+        }
+        let Some(tail) = self.held.followed_by(chunk) else {
             return false;
         };
+        tail.append(chunk);
+        self.go_on_to(chunk.timeline());
+        true
+    }
+
+    /// The same of events of one length and their values, a column each.
+    pub(crate) fn append_values<'a>(
+        &mut self,
+        timeline: &Timeline,
+        values: impl ExactSizeIterator<Item = &'a ArrayRef> + Clone,
+    ) -> bool {
+        let Some(tail) = self.held.tail() else {
+            return false;
+        };
+        if !tail.goes_on_with(timeline, values.clone()) || !self.may_append(timeline) {
+            return false;
+        }
+        let least = match timeline.spans() {
+            Spans::Fixed(length) if self.is_disjoint => *length,
+            _ => 0,
+        };
+        let are_apart = match timeline.stamps() {
+            Stamps::Regular { period, .. } => *period >= least,
+            Stamps::Explicit(ends) => {
+                let pairs = ends.iter().zip(&ends[1..]);
+                pairs.fold(true, |all, (a, b)| all & (b.wrapping_sub(*a) >= least))
+            }
+        };
+        let Some(tail) = self.held.tail().filter(|_| are_apart) else {
+            return false;
+        };
+        tail.append_values(timeline, values);
+        self.go_on_to(timeline);
+        true
+    }
+
+    /// Whether events, which are in order, may follow as far as the first of them tells.
+    fn may_append(&self, timeline: &Timeline) -> bool {
+        let (Some(last), Some(_), false) = (self.last, self.hull, self.has_begun()) else {
+            return false;
+        };
+        if timeline.is_empty() {
+            return false;
+        }
         let counts_ahead = self.halo.is_some_and(
             |halo| matches!(halo.lookahead, Reach::Bounded { events, .. } if events > 0),
         );
-        let Some(tail) = self.held.followed_by(chunk).filter(|_| !counts_ahead) else {
-            return false;
+        let first = timeline.event(0);
+        let is_apart = !self.is_disjoint || first.start >= last.end;
+        !counts_ahead && is_apart && first.end >= last.end && first.start >= self.promised
+    }
+
+    /// Events of one length that were appended are the last.
+    fn go_on_to(&mut self, timeline: &Timeline) {
+        let (first, last) = (timeline.event(0), timeline.event(timeline.len() - 1));
+        self.last = Some(last);
+        let hull = self.hull.unwrap_or(first);
+        let start = hull.start.min(first.start);
+        self.hull = Some(Span::new(start, hull.end.max(last.end)));
+        let covered = if self.is_disjoint {
+            last.end
+        } else {
+            last.start
         };
-        let timeline = chunk.timeline();
-        let (first, end) = (timeline.event(0), timeline.event(timeline.len() - 1));
-        let is_apart = !self.is_disjoint || first.start >= last.end && !chunk.is_bag();
-        if first.end < last.end || first.start < self.promised || !is_apart {
-            return false;
-        }
-        tail.append(chunk);
-        self.last = Some(end);
-        self.hull = Some(Span::new(
-            hull.start.min(first.start),
-            hull.end.max(end.end),
-        ));
-        let covered = if self.is_disjoint { end.end } else { end.start };
         self.covered = self.covered.max(covered);
-        self.rows += chunk.len() as u64;
-        self.fresh_rows += chunk.len();
-        true
+        self.rows += timeline.len() as u64;
+        self.fresh_rows += timeline.len();
     }
 
     /// Takes rows that follow those before. `span` contains all events, if it is given.

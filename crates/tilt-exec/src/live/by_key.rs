@@ -9,13 +9,13 @@ use arrow_array::ArrayRef;
 use arrow_row::{RowConverter, SortField};
 use arrow_schema::DataType;
 use tilt_data::SnapshotBuffer;
-use tilt_ir::{Clock, Program, Source, Span, Stream, StreamId};
+use tilt_ir::{CalendarCells, Clock, Program, Source, Span, Stream, StreamId};
 
 use super::{Live, arriving::Arriving};
 use crate::error::Error;
 
 /// Where the events of the output can end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub(super) enum Ends {
     Anywhere,
     /// Where a row of the same key begins or ends.
@@ -25,6 +25,8 @@ pub(super) enum Ends {
         period: i64,
         offset: i64,
     },
+    /// Where cells of a calendar do.
+    Calendar(Box<CalendarCells>),
 }
 
 impl Ends {
@@ -40,18 +42,35 @@ impl Ends {
                     let (period, offset) = (*period, *offset);
                     return Self::Cells { period, offset };
                 }
+                Some(Clock::Calendar(calendar)) => {
+                    let cells = calendar.cells(program.unit).ok();
+                    return cells.map_or(Self::Anywhere, |cells| Self::Calendar(Box::new(cells)));
+                }
                 _ => return Self::Anywhere,
             }
         }
     }
 
     /// Whether an event can end in a part.
-    pub(super) fn may_be_in(self, part: Span) -> bool {
-        let Self::Cells { period, offset } = self else {
-            return true;
-        };
-        let cells = |t: i64| (i128::from(t) - i128::from(offset)).div_euclid(i128::from(period));
-        cells(part.start) < cells(part.end)
+    pub(super) fn may_be_in(&self, part: Span) -> bool {
+        match self {
+            Self::Anywhere | Self::WithRows => true,
+            Self::Cells { period, offset } => {
+                let distance = |t: i64| i128::from(t) - i128::from(*offset);
+                let cells = |t: i64| distance(t).div_euclid(i128::from(*period));
+                cells(part.start) < cells(part.end)
+            }
+            Self::Calendar(cells) => {
+                let first = cells.number(part.start.saturating_add(1));
+                let first = first.and_then(|number| cells.cell(number));
+                first.is_none_or(|cell| cell.end <= part.end)
+            }
+        }
+    }
+
+    /// Whether they end with rows of their keys.
+    pub(super) fn are_with_rows(&self) -> bool {
+        matches!(self, Self::WithRows)
     }
 }
 
@@ -185,7 +204,7 @@ impl Live {
         &mut self,
         part: Span,
     ) -> Result<Option<BTreeMap<String, SnapshotBuffer>>, Error> {
-        if self.ends != Ends::WithRows || self.inputs.iter().any(Arriving::has_begun) {
+        if !self.ends.are_with_rows() || self.inputs.iter().any(Arriving::has_begun) {
             return Ok(None);
         }
         let program = &self.query.inner.program;

@@ -12,7 +12,6 @@ use tilt_ir::{Input, OPEN, Overlap, Reach, SpanRule, StreamId};
 use super::{
     Live,
     arriving::Arriving,
-    by_key::Ends,
     each_key::{self, EachKey, KeyedInput, Keys},
     limits::MindsEnd,
 };
@@ -203,7 +202,7 @@ impl Live {
         let inner = Arc::clone(&self.query.inner);
         let program = &inner.program;
         let output = program.stream_dtype(program.output);
-        if self.ends != Ends::WithRows
+        if !self.ends.are_with_rows()
             || self.limits.minds_end != MindsEnd::Never
             || !is_plain(output)
         {

@@ -57,6 +57,11 @@ impl Held {
         tail.filter(|tail| tail.is_followed_by(chunk))
     }
 
+    /// The rows that are put together, if there are any.
+    pub(crate) fn tail(&mut self) -> Option<&mut Tail> {
+        self.tail.as_mut()
+    }
+
     /// Adds rows. One before whose end was not known lasts until the first of them. Those that are put together have to be [passed on](Self::pass_on) before.
     pub(crate) fn push(&mut self, chunk: &SnapshotBuffer) -> Result<(), DataError> {
         self.like(chunk);

@@ -82,7 +82,8 @@ enum Kept {
 const OVERFLOW: Trouble = Trouble("an integer result that does not fit into 64 bits");
 
 impl Engine {
-    pub(crate) fn new(agg: Agg, word: Option<Ty>, numbering: Numbering) -> Self {
+    /// A reduction that has seen nothing; of a source that may grow, or one that is known as a whole.
+    pub(crate) fn new(agg: Agg, word: Option<Ty>, numbering: Numbering, grows: bool) -> Self {
         let float = word == Some(Ty::F64);
         let parts = |terms| Kept::Parts(Box::new(Parts::new(terms, numbering)));
         let kept = match agg {
@@ -98,7 +99,7 @@ impl Engine {
             Agg::TopK { .. } => Kept::Top(BTreeSet::new()),
             Agg::Min | Agg::ArgMin => Kept::Extreme(Extreme::new(false)),
             Agg::Max | Agg::ArgMax => Kept::Extreme(Extreme::new(true)),
-            Agg::Median | Agg::Quantile { .. } => Kept::Order(Order::default()),
+            Agg::Median | Agg::Quantile { .. } => Kept::Order(Order::new(grows)),
             Agg::Mode | Agg::NUnique => Kept::Frequency(Frequency::default()),
             Agg::Ewm { .. } => Kept::Ewm {
                 total: 0.0,

@@ -1,4 +1,4 @@
-//! Order statistics of a window that slides: a sorted list while it is short, bits in the order of the values once it is long.
+//! Order statistics of a window that slides: a sorted list while it is short; once it is long, bits in the order of all values, or, where values are still to come, sorted blocks.
 
 use std::collections::VecDeque;
 
@@ -6,52 +6,86 @@ use std::collections::VecDeque;
 const LONG: usize = 2048;
 
 /// The keys of a window, of which the n-th in order can be asked for.
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub(crate) struct Order {
     sorted: Vec<i64>,
     /// Where they are, in order of time.
     positions: VecDeque<u32>,
     /// Instead of both, once the window has become long.
-    ranked: Option<Ranked>,
+    long: Option<Long>,
+    /// Whether there may be keys later that are not known now.
+    grows: bool,
+}
+
+#[derive(Debug)]
+enum Long {
+    Ranked(Ranked),
+    Blocks(Blocks),
 }
 
 impl Order {
+    /// No keys. If more `grows` than is known, keys are not ranked once and for all.
+    pub(crate) fn new(grows: bool) -> Self {
+        Self {
+            sorted: Vec::new(),
+            positions: VecDeque::new(),
+            long: None,
+            grows,
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
-        self.ranked.as_ref().map_or(self.sorted.len(), |r| r.len)
+        match &self.long {
+            Some(Long::Ranked(ranked)) => ranked.len,
+            Some(Long::Blocks(blocks)) => blocks.len,
+            None => self.sorted.len(),
+        }
     }
 
     pub(crate) fn clear(&mut self) {
         self.sorted.clear();
         self.positions.clear();
-        if let Some(ranked) = &mut self.ranked {
-            ranked.clear();
+        match &mut self.long {
+            Some(Long::Ranked(ranked)) => ranked.clear(),
+            Some(Long::Blocks(blocks)) => *blocks = Blocks::default(),
+            None => {}
         }
     }
 
     /// Adds the key of a position after all others; `keys` are those of all positions that can be added.
     pub(crate) fn push(&mut self, position: u32, key: i64, keys: impl FnOnce() -> Vec<(i64, u32)>) {
-        if let Some(ranked) = &mut self.ranked {
-            ranked.flip(position, true);
-            return;
+        match &mut self.long {
+            Some(Long::Ranked(ranked)) => return ranked.flip(position, true),
+            Some(Long::Blocks(blocks)) => return blocks.insert(key),
+            None => {}
         }
         let at = self.sorted.partition_point(|k| *k <= key);
         self.sorted.insert(at, key);
         self.positions.push_back(position);
-        if self.sorted.len() > LONG {
+        if self.sorted.len() <= LONG {
+            return;
+        }
+        let (sorted, positions) = (
+            std::mem::take(&mut self.sorted),
+            std::mem::take(&mut self.positions),
+        );
+        self.long = Some(if self.grows {
+            Long::Blocks(Blocks::of(&sorted))
+        } else {
             let mut ranked = Ranked::new(keys());
-            for position in self.positions.drain(..) {
+            for position in positions {
                 ranked.flip(position, true);
             }
-            self.sorted = Vec::new();
-            self.ranked = Some(ranked);
-        }
+            Long::Ranked(ranked)
+        });
     }
 
     /// Takes out the first position.
     pub(crate) fn pop(&mut self, position: u32, key: i64) {
-        if let Some(ranked) = &mut self.ranked {
-            ranked.flip(position, false);
-            return;
+        match &mut self.long {
+            Some(Long::Ranked(ranked)) => return ranked.flip(position, false),
+            Some(Long::Blocks(blocks)) => return blocks.remove(key),
+            None => {}
         }
         let at = self.sorted.partition_point(|k| *k < key);
         debug_assert_eq!(self.sorted.get(at), Some(&key));
@@ -61,10 +95,100 @@ impl Order {
 
     /// The key with `n` keys before it in order, `n` below the length.
     pub(crate) fn nth(&self, n: usize) -> i64 {
-        match &self.ranked {
-            Some(ranked) => ranked.nth(n),
+        match &self.long {
+            Some(Long::Ranked(ranked)) => ranked.nth(n),
+            Some(Long::Blocks(blocks)) => blocks.nth(n),
             None => self.sorted[n],
         }
+    }
+}
+
+/// How long a block may become.
+const BLOCK: usize = 1024;
+
+/// Sorted keys in blocks, none of them empty, so that few keys move when one is added.
+#[derive(Default, Debug)]
+struct Blocks {
+    blocks: Vec<Vec<i64>>,
+    /// How long each is.
+    lengths: Vec<u32>,
+    len: usize,
+}
+
+impl Blocks {
+    fn of(sorted: &[i64]) -> Self {
+        let blocks: Vec<Vec<i64>> = sorted.chunks(BLOCK / 2).map(<[i64]>::to_vec).collect();
+        Self {
+            lengths: blocks.iter().map(|block| block.len() as u32).collect(),
+            blocks,
+            len: sorted.len(),
+        }
+    }
+
+    /// The first block whose last key is not below `key`, or the last of all.
+    fn block_of(&self, key: i64) -> usize {
+        let below = |block: &Vec<i64>| block.last().is_some_and(|last| *last < key);
+        let at = self.blocks.partition_point(below);
+        at.min(self.blocks.len().saturating_sub(1))
+    }
+
+    fn insert(&mut self, key: i64) {
+        self.len += 1;
+        if self.blocks.is_empty() {
+            self.blocks.push(Vec::with_capacity(BLOCK));
+            self.lengths.push(0);
+        }
+        let at = self.block_of(key);
+        let block = &mut self.blocks[at];
+        block.insert(block.partition_point(|k| *k < key), key);
+        if block.len() >= BLOCK {
+            let rest = block.split_off(BLOCK / 2);
+            self.lengths.insert(at + 1, rest.len() as u32);
+            self.blocks.insert(at + 1, rest);
+        }
+        self.lengths[at] = self.blocks[at].len() as u32;
+    }
+
+    /// Takes out a key that is there.
+    fn remove(&mut self, key: i64) {
+        let at = self.block_of(key);
+        let block = &mut self.blocks[at];
+        let place = block.partition_point(|k| *k < key);
+        debug_assert_eq!(block.get(place), Some(&key));
+        block.remove(place);
+        self.len -= 1;
+        self.lengths[at] -= 1;
+        let next = self.lengths.get(at + 1).copied().unwrap_or(0);
+        let fits = (self.lengths[at] + next) as usize <= BLOCK / 4;
+        if self.lengths[at] == 0 || next > 0 && fits {
+            let block = self.blocks.remove(at);
+            self.lengths.remove(at);
+            if !block.is_empty() {
+                self.blocks[at].splice(0..0, block);
+                self.lengths[at] = self.blocks[at].len() as u32;
+            }
+        }
+    }
+
+    fn nth(&self, n: usize) -> i64 {
+        let mut rest = n;
+        // Sums of many lengths at once, then those of the one that goes too far.
+        let mut first = 0;
+        for lengths in self.lengths.chunks(FAN) {
+            let here = lengths.iter().sum::<u32>() as usize;
+            if rest < here {
+                break;
+            }
+            rest -= here;
+            first += lengths.len();
+        }
+        for (length, block) in self.lengths[first..].iter().zip(&self.blocks[first..]) {
+            if rest < *length as usize {
+                return block[rest];
+            }
+            rest -= *length as usize;
+        }
+        unreachable!("{n} of {} keys", self.len)
     }
 }
 
@@ -164,6 +288,11 @@ mod tests {
 
     /// Slides a window over pseudo-random keys and compares with sorting it anew.
     fn slide(len: usize, width: usize, distinct: u64, every: usize) {
+        slide_in(Order::new(false), len, width, distinct, every);
+        slide_in(Order::new(true), len, width, distinct, every);
+    }
+
+    fn slide_in(mut order: Order, len: usize, width: usize, distinct: u64, every: usize) {
         let mut state = 7u64;
         let keys: Vec<i64> = (0..len)
             .map(|_| {
@@ -173,7 +302,6 @@ mod tests {
                 ((state >> 33) % distinct) as i64 - 50
             })
             .collect();
-        let mut order = Order::default();
         let all = || keys.iter().copied().zip(0..).collect::<Vec<(i64, u32)>>();
         for end in 1..=len {
             let first = end.saturating_sub(width);

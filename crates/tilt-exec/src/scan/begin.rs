@@ -210,6 +210,7 @@ impl Begin {
             widest: 0,
             magnitude: 0,
             scans: Some(Scans::Columns(columns.0.clone())),
+            panes: None,
             start: Start::Anew,
         })
     }
@@ -262,6 +263,7 @@ impl Begin {
             widest: 0,
             magnitude: self.magnitude,
             scans,
+            panes: None,
             start,
         }
     }

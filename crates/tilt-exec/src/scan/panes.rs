@@ -37,12 +37,16 @@ pub(super) struct Panes {
 }
 
 impl Panes {
-    pub(super) fn new(plan: PanePlan, range: &RangeRun, slots: &[(Combine, Ty)]) -> Self {
-        let (steady, first) = range.panes().expect("ranges with panes are regular");
-        let columns = slots
-            .iter()
-            .map(|(_, ty)| (Returned::new((steady.len + LANES) * ty.bytes()), *ty))
-            .collect();
+    /// No panes are folded. While more positions may come, only those panes count that have all of theirs.
+    pub(super) fn new(
+        plan: PanePlan,
+        range: &RangeRun,
+        slots: &[(Combine, Ty)],
+        open: bool,
+    ) -> Self {
+        let (steady, first) = panes_of(range, plan, open);
+        let columns = slots.iter().map(|(_, ty)| column(steady.len, *ty));
+        let columns = PaneColumns(Arc::new(columns.collect()));
         let this = Self {
             plan,
             steady,
@@ -53,7 +57,36 @@ impl Panes {
             folded: None,
             latest: 0..0,
         };
-        this.of(PaneColumns(Arc::new(columns)))
+        this.of(columns)
+    }
+
+    /// Whether these are panes of a range that may have more positions than before.
+    pub(super) fn goes_on_in(&self, range: &RangeRun) -> bool {
+        let (_, first) = panes_of(range, self.plan, true);
+        first == self.first && range.len() >= self.positions
+    }
+
+    /// The same panes, and those of positions that have come since.
+    pub(super) fn resume(mut self, range: &RangeRun, open: bool) -> Self {
+        (self.steady, _) = panes_of(range, self.plan, open);
+        self.positions = range.len();
+        let needed = self.steady.len + LANES;
+        let has_room = |(memory, ty): &(Returned, Ty)| memory.len() >= needed * ty.bytes();
+        let columns = if self.columns.0.iter().all(has_room) {
+            self.columns.clone()
+        } else {
+            let columns = self.columns.0.iter().map(|(memory, ty)| {
+                let grown = column(2 * needed, *ty);
+                let bytes = memory.len().min(grown.0.len());
+                // SAFETY: different memory, of at least so many bytes.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(memory.as_ptr(), grown.0.as_ptr(), bytes);
+                }
+                grown
+            });
+            PaneColumns(Arc::new(columns.collect()))
+        };
+        self.of(columns)
     }
 
     /// The same panes in other columns.
@@ -95,6 +128,10 @@ impl Panes {
         self.fold_panes(calls, &panes, columns);
         let magnitude = magnitude(columns, &panes, guard);
         (self.positions_of(panes), magnitude)
+    }
+
+    pub(super) fn has_units(&self) -> bool {
+        self.steady.len > 0
     }
 
     pub(super) fn steady(&self) -> Steady {
@@ -184,6 +221,21 @@ impl Panes {
     pub(super) fn magnitude(&self, guard: Guard) -> u64 {
         magnitude(&self.columns, &self.latest, guard)
     }
+}
+
+/// How windows move over panes, and the position that pane 0 begins with.
+fn panes_of(range: &RangeRun, plan: PanePlan, open: bool) -> (Steady, i64) {
+    let (mut steady, first) = range.panes().expect("ranges with panes are regular");
+    if open {
+        let whole = (range.len() as i64 - first) / plan.every;
+        steady.len = steady.len.min(whole as usize);
+    }
+    (steady, first)
+}
+
+/// Room for so many panes, and what a group reads beyond them.
+fn column(panes: usize, ty: Ty) -> (Returned, Ty) {
+    (Returned::new((panes + LANES) * ty.bytes()), ty)
 }
 
 fn magnitude(columns: &PaneColumns, panes: &Range<usize>, guard: Guard) -> u64 {

@@ -6,7 +6,7 @@ use tilt_ir::{Bounds, StreamId};
 
 use crate::{
     own::OwnColumn,
-    plan::{Domain, GroupPlan, Locate, ParamSource, Plan, Source, Stage},
+    plan::{Domain, GroupPlan, Locate, Plan, Source, Stage},
     window::{Current, RangePlan},
 };
 
@@ -47,19 +47,8 @@ pub(super) fn reads(plan: &Plan, stage: &Stage) -> Option<Vec<(StreamId, Read)>>
         // How far cells of a calendar and sessions reach is known when they end.
         Domain::Calendar(_) | Domain::Sessions { .. } => return None,
     }
-    let calls = stage.calls.iter();
-    let params = stage
-        .params
-        .iter()
-        .chain(calls.clone().flat_map(|call| &call.params));
-    if params
-        .clone()
-        .any(|param| matches!(param, ParamSource::Text(_)))
-    {
-        return None;
-    }
     let inside = stage.inside.iter().flat_map(|inside| &inside.sources);
-    let of_calls = calls.flat_map(|call| &call.sources);
+    let of_calls = stage.calls.iter().flat_map(|call| &call.sources);
     for source in stage.sources.iter().chain(inside).chain(of_calls) {
         match source {
             Source::Leaf { stream, locate, .. }

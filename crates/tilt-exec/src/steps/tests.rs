@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use arrow_array::{Array, ArrayRef, Float64Array, Int64Array};
+use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, StringArray};
 use tilt_data::{Column, SnapshotBuffer, Spans, Timeline};
 use tilt_ir::{Program, Span, StreamId};
 
@@ -62,14 +62,17 @@ fn buffer(
         ),
     };
     let input = program.streams[id].as_input().expect("an input");
-    let values: ArrayRef = if input.dtype.to_string() == "i64" {
-        Arc::new(Int64Array::from_iter_values(
+    let values: ArrayRef = match input.dtype.to_string().as_str() {
+        "i64" => Arc::new(Int64Array::from_iter_values(
             (0..rows).map(|_| noise.below(1000) as i64 - 500),
-        ))
-    } else {
-        Arc::new(Float64Array::from_iter_values(
+        )),
+        // New words come all the time.
+        "utf8" => Arc::new(StringArray::from_iter_values(
+            (0..rows).map(|row| format!("word {}", noise.below(2 + row as u64 / 50))),
+        )),
+        _ => Arc::new(Float64Array::from_iter_values(
             (0..rows).map(|_| noise.below(1_000_000) as f64 / 977.0 - 400.0),
-        ))
+        )),
     };
     SnapshotBuffer::scalar(timeline, Column::new(&input.name, values), program.unit)
         .expect("a buffer")
@@ -157,7 +160,10 @@ fn in_steps(
     let mut done: BTreeMap<StreamId, usize> = buffers.keys().map(|id| (*id, 0)).collect();
     let mut end = run.start;
     let mut outputs = Vec::new();
-    let output = |series: Series| steps_output(compiled, &series);
+    let output = |series: Series| {
+        let (of, dictionary) = (program.output, common.dictionary());
+        crate::execute::assemble_rows(program, of, &series, &dictionary).expect("output")
+    };
     while buffers.iter().any(|(id, b)| done[id] < b.len()) {
         let mut covered = Vec::new();
         for (id, buffer) in buffers {
@@ -245,17 +251,6 @@ fn in_steps(
     outputs
 }
 
-fn steps_output(compiled: &Compiled, series: &Series) -> SnapshotBuffer {
-    let program = compiled.program();
-    crate::execute::assemble_rows(
-        program,
-        program.output,
-        series,
-        &crate::text::Dictionary::default(),
-    )
-    .expect("output")
-}
-
 #[test]
 fn windows_go_on_where_they_stopped() {
     use Shape::{Irregular, Regular, UntilNext};
@@ -321,6 +316,71 @@ fn windows_go_on_where_they_stopped() {
     for (text, shapes) in joins {
         for sizes in [1, 3, 10, 100, 1000] {
             check(text, &shapes, 2000, sizes);
+        }
+    }
+}
+
+#[test]
+fn windows_row_by_row_go_on_where_they_stopped() {
+    for agg in [
+        "median",
+        "quantile(0.9)",
+        "mode",
+        "n_unique",
+        "ewm(0.1)",
+        "skew",
+        "slope",
+        "arg_max",
+        "last",
+        "product",
+    ] {
+        let text = format!(
+            "query q unit tick {{ input ~x: f64 point  ~y[t] = reduce {agg} ~x[t-60 : t]  output ~y }}"
+        );
+        for shape in [Shape::Regular, Shape::Irregular] {
+            for sizes in [1, 10, 700] {
+                check(&text, &[shape], 3000, sizes);
+            }
+        }
+    }
+    // So long that the sorted list of a window becomes blocks.
+    let long = "query q unit tick { input ~x: f64 point  ~y[t] = reduce median ~x[t-2500 : t]  output ~y }";
+    for sizes in [30, 900] {
+        check(long, &[Shape::Regular], 7000, sizes);
+    }
+}
+
+#[test]
+fn panes_go_on_where_they_stopped() {
+    for (dtype, reduction) in [
+        ("f64", "max ~x[t-160 : t]"),
+        ("i64", "sum ~x[t-160 : t]"),
+        ("i64", "min ~x[t-320 : t-16]"),
+        ("i64", "sum ~x[t-1600 : t]"),
+        ("f64", "max ~x[t-1600 : t]"),
+        ("f64", "max ~x[t-80 : t+16]"),
+    ] {
+        let text = format!(
+            "query q unit tick {{ input ~x: {dtype} point  ~y[t every 16] = reduce {reduction}  output ~y }}"
+        );
+        for sizes in [1, 9, 40, 100, 2500] {
+            check(&text, &[Shape::Regular], 6000, sizes);
+        }
+    }
+}
+
+#[test]
+fn words_may_come_at_any_time() {
+    for body in [
+        "~y[t] = ~x[t]",
+        "~y[t] = if ~x[t] == \"word 3\" then ~x[t] else \"other\"",
+        "~y[t] = ~x[t] != ~x.prev(1)",
+        "~y[t] = reduce last ~x[t-30 : t-5]",
+        "~f[t] = if ~x[t] == \"word 1\" then 1 else null ~y[t] = reduce sum ~f[t-200 : t]",
+    ] {
+        let text = format!("query q unit tick {{ input ~x: utf8 point  {body}  output ~y }}");
+        for sizes in [1, 10, 700] {
+            check(&text, &[Shape::Irregular], 3000, sizes);
         }
     }
 }
