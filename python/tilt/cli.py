@@ -37,6 +37,7 @@ _FORMATS = {
     ".feather": "ipc",
     ".ipc": "ipc",
     ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
 }
 _NO_QUERY = "{} defines no query: write a function `query` of streams, decorate one with @tl.query, or make a stream"
 _STAGES = ("logical", "optimized", "loops", "llvm", "asm")
@@ -183,18 +184,9 @@ def _run(options: argparse.Namespace) -> None:
         return
     query = _loaded(options)
     settings: dict[str, Any] = {"threads": options.threads, "progress": False if options.quiet else None}
-    formats = {
-        ".parquet": "parquet",
-        ".csv": "csv",
-        ".arrow": "ipc",
-        ".feather": "ipc",
-        ".ipc": "ipc",
-        ".jsonl": "jsonl",
-    }
     out: Path | None = options.out
-    format = None if out is None else formats.get(out.suffix.lower())  # noqa: A001
-    if out is not None and format is None:
-        _refuse(f"what to write into {out} cannot be told from its name; it may end with {', '.join(formats)}")
+    if out is not None and out.suffix.lower() not in _FORMATS:
+        _refuse(f"what to write into {out} cannot be told from its name; it may end with {', '.join(_FORMATS)}")
     if isinstance(query, Program):
         given = {name: next(iter(stream._sources.values())) for name, stream in _inputs(options).items()}
         parts = Query(query)._parts_or_whole(given, options.memory, **settings)
