@@ -27,6 +27,9 @@ use crate::{
 /// The column, true everywhere, of rows that have no other beside their times.
 pub(crate) const ONLY_TIMES: &str = "event";
 
+/// So many rows are read within microseconds.
+const SMALL: usize = 1 << 11;
+
 /// One column of times, or a column of starts and one of ends.
 #[derive(FromPyObject, Clone)]
 pub(crate) enum Times {
@@ -123,6 +126,11 @@ impl Input {
             Rows::Scan(scan) => scan.rows().ok().flatten(),
             Rows::Parts(_) => None,
         }
+    }
+
+    /// Whether the rows are there and read at once.
+    pub(crate) fn is_small(&self) -> bool {
+        matches!(self.rows, Rows::Table(..)) && self.rows().is_some_and(|rows| rows <= SMALL)
     }
 
     /// All events of the input that a query declares, in its unit, checked on so many threads.
