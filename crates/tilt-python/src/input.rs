@@ -5,17 +5,19 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
-use arrow_cast::{CastOptions, cast_with_options};
+use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch};
+use arrow_cast::{CastOptions, cast_with_options, display::array_value_to_string};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use pyo3::prelude::*;
 use tilt::{
-    data::{IngressOptions, SnapshotBuffer, dtype::unit_to_arrow, ingest, ingest_chunks},
+    data::{
+        DataError, IngressOptions, SnapshotBuffer, dtype::unit_to_arrow, ingest, ingest_chunks,
+    },
     ir::{self, DType, Unit},
 };
 
 use crate::{
-    errors::{data_error, io_error, schema_error},
+    errors::{data_error, ingress_error, io_error, schema_error},
     files::Scan,
     fit::{Columns, retyped},
     guard::internal,
@@ -153,7 +155,24 @@ impl Input {
         }
         let options = self.options().threads(threads);
         let events = ingest_chunks(&batches, declared, unit, &options);
-        events.map_err(|error| data_error(&error))
+        events.map_err(|error| self.error(&error, batches.first()))
+    }
+
+    /// The exception of rows that cannot be read, with times as their column writes them.
+    fn error(&self, error: &DataError, rows: Option<&RecordBatch>) -> PyErr {
+        let column = self.time.names().last().copied().unwrap_or_default();
+        let column = rows.and_then(|rows| rows.column_by_name(column));
+        ingress_error(error, |ticks, unit| {
+            let stamps = match (column.map(|c| c.data_type()), unit_to_arrow(unit)) {
+                (Some(DataType::Timestamp(_, zone)), Some(unit)) => {
+                    DataType::Timestamp(unit, zone.clone())
+                }
+                _ => DataType::Int64,
+            };
+            let ticks: ArrayRef = Arc::new(Int64Array::from(vec![ticks]));
+            let text = array_value_to_string(&retyped(&ticks, stamps), 0);
+            text.unwrap_or_else(|error| error.to_string())
+        })
     }
 
     /// No events, with the columns that the rows have; `None` if those are not known before there are rows.
@@ -194,7 +213,7 @@ impl Input {
         let chunks = self.batches(&declared, Some(rows))?.map(move |batch| {
             let batch = this.prepared(&batch?, &declared, before)?;
             let events = ingest(&batch, &declared, unit, &options);
-            let events = events.map_err(|error| data_error(&error.after(before)))?;
+            let events = events.map_err(|error| this.error(&error.after(before), Some(&batch)))?;
             before += batch.num_rows();
             read.fetch_add(batch.num_rows(), Ordering::Relaxed);
             Ok(events)
