@@ -163,7 +163,8 @@ def test_times_of_pandas_are_its_index() -> None:
 
 
 def test_importing_is_light() -> None:
-    code = "import sys, tilt; print(sorted({'numpy', 'pandas', 'polars', 'rich', 'pyarrow'} & set(sys.modules)))"
+    heavy = {"asyncio", "numpy", "pandas", "polars", "pyarrow", "rich", "tilt.live", "tilt.spark"}
+    code = f"import sys, tilt; print(sorted({heavy} & set(sys.modules))); tilt.live.Runner, tilt.Session"
     shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)  # noqa: S603
     assert shown.stdout.strip() == "[]"
 
@@ -404,6 +405,15 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     script.write_text("x = 1\n")
     assert main(["run", *given_]) == 1
     assert "defines no query" in capsys.readouterr().err
+    for text, message in (
+        ("def query(tick):\n    return tick\n", "no input `ticks`, did you mean `tick`?; it takes tick"),
+        ("def query(ticks, quotes):\n    return ticks\n", "add --input quotes=files"),
+        ("def query(ticks):\n    return 3\n", "must give a Stream, not int"),
+        ("def query(ticks)\n", "query.py, line 1: expected ':'"),
+    ):
+        script.write_text(text)
+        assert main(["run", *given_]) == 1
+        assert message in capsys.readouterr().err
     assert main(["demo", "--events", "2000", "--plot", str(tmp_path / "demo.svg")]) == 0
     assert (tmp_path / "demo.svg").read_text().startswith("<svg")
     assert main(["bench", "--events", "2000"]) == 0
