@@ -176,6 +176,9 @@ class Source(ABC):
 
         """
         events = self.events
+        if events.tz is not None:
+            # A zone that nobody knows is told here and not by the first run.
+            self.columns_only()
         is_point = events.valid == "point"
         may_coincide = is_point and events.period is None and not self.is_increasing
         handle = _native.declare(

@@ -254,6 +254,7 @@ def test_pictures_are_well_formed(trades: tl.Stream) -> None:
         (lambda s: s.join_asof(s, on="t", by="sym"), TypeError, "no on and no by.*key_by"),
         (lambda s: s.collect(part=("noon", 3)), ValueError, "no date"),
         (lambda s: tl.plot(s["px"], start="09:30"), ValueError, "with its date"),
+        (lambda _: tl.stream(ROWS, time="t", unit="s", tz="Europe/Pariss"), tl.SchemaError, "no time zone is called"),
         (lambda _: tl.stream(pl.LazyFrame({"t": [1]}), time="t"), TypeError, r"collect\(\)"),
     ],
 )

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch};
+use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, timezone::Tz};
 use arrow_cast::{CastOptions, cast_with_options, display::array_value_to_string};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use pyo3::prelude::*;
@@ -97,6 +97,12 @@ impl Input {
         closed_left: bool,
         lookups: Vec<(String, Py<Lookup>)>,
     ) -> PyResult<Self> {
+        if let Some(tz) = tz.as_ref().filter(|tz| tz.parse::<Tz>().is_err()) {
+            let message = format!(
+                "no time zone is called `{tz}`; names are such as Europe/Paris, offsets such as +02:00"
+            );
+            return Err(schema_error(&message, None, None));
+        }
         let rows = if let Ok(scan) = rows.cast::<Scan>() {
             Rows::Scan(scan.get().0.clone())
         } else if let Ok(parts) = rows.cast::<Parts>() {
