@@ -88,11 +88,13 @@ def waits() -> list[Wait]:
 
 
 def _median(program: str, processes: int = _PROCESSES) -> float:
-    # A cache of compiled code on disk would make nothing cold.
-    environment = {name: value for name, value in os.environ.items() if name != "TILT_CACHE_DIR"}
+    # A cache of compiled code on disk would make nothing cold. What pip installs has its bytecode beside it, and a
+    # checkout gets it from the first process.
+    left_out = {"TILT_CACHE_DIR", "PYTHONDONTWRITEBYTECODE"}
+    environment = {name: value for name, value in os.environ.items() if name not in left_out}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     command = [sys.executable, "-c", program]
-    # The first process finds the files not yet in memory.
+    # The first process finds the files not yet in memory, and may compile modules.
     outputs = [
         subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout  # noqa: S603
         for _ in range(processes + 1)

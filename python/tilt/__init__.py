@@ -11,6 +11,8 @@
 things on.
 """
 
+from typing import TYPE_CHECKING
+
 from tilt._native import __version__
 from tilt._versions import show_versions
 from tilt.config import Config
@@ -31,7 +33,6 @@ from tilt.errors import (
 from tilt.expressions import Expr
 from tilt.functions import ceil, coalesce, col, cos, exp, floor, lit, log, recur, sin, sqrt, struct, tanh, when
 from tilt.inputs import scan_csv, scan_ipc, scan_json, scan_parquet, source, stream, table
-from tilt.live import Session
 from tilt.plots import plot
 from tilt.program import Program
 from tilt.queries import query
@@ -71,6 +72,10 @@ from tilt.streams import Stream
 from tilt.table import Table
 from tilt.udfs import udf
 from tilt.windows import Window, WindowSpec, calendar, count, hopping, session, sliding, tumbling
+
+if TYPE_CHECKING:
+    from tilt import live as live
+    from tilt.live import Session
 
 __all__ = [
     "CheckpointError",
@@ -158,3 +163,18 @@ __all__ = [
     "window_end",
     "window_start",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import what is live when it is asked for: two fifths of the package, which most programs do without."""
+    if name not in {"Session", "live"}:
+        message = f"module 'tilt' has no attribute {name!r}"
+        raise AttributeError(message)
+    from importlib import import_module  # noqa: PLC0415
+
+    live = import_module("tilt.live")
+    return live if name == "live" else live.Session
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

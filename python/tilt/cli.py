@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tilt import _native, _versions, inputs, sources
-from tilt.errors import QueryError, TiltError
+from tilt.errors import QueryError, TiltError, suggestion
 from tilt.program import Program
 from tilt.queries import QueryFunction
 from tilt.run import Query
@@ -19,7 +19,7 @@ from tilt.streams import Stream
 from tilt.table import Table, write
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 _SCANS: dict[str, Callable[..., Stream]] = {
     ".parquet": inputs.scan_parquet,
@@ -37,6 +37,7 @@ _FORMATS = {
     ".feather": "ipc",
     ".ipc": "ipc",
     ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
 }
 _NO_QUERY = "{} defines no query: write a function `query` of streams, decorate one with @tl.query, or make a stream"
 _STAGES = ("logical", "optimized", "loops", "llvm", "asm")
@@ -154,7 +155,10 @@ def _defined(path: Path) -> Stream | QueryFunction[Any] | Program | Callable[...
     if path.suffix != ".py":
         return Program.parse(path.read_text(encoding="utf-8"))
     space: dict[str, Any] = {"__name__": "tilt_query", "__file__": str(path)}
-    code = compile(path.read_text(encoding="utf-8"), str(path), "exec")
+    try:
+        code = compile(path.read_text(encoding="utf-8"), str(path), "exec")
+    except SyntaxError as error:
+        _refuse(f"{path}, line {error.lineno}: {error.msg}")
     exec(code, space)  # noqa: S102
     queries = [value for value in space.values() if isinstance(value, (QueryFunction, Stream))]
     wanted: object = space.get("query", queries[-1] if queries else None)
@@ -171,10 +175,27 @@ def _loaded(options: argparse.Namespace) -> Stream | Program:
     streams = _inputs(options)
     if isinstance(wanted, Stream):
         return wanted.bind(**streams)
+    _check_names(wanted, streams)
     result: object = wanted(**streams)
     if isinstance(result, Stream):
         return result
-    _refuse(_NO_QUERY.format(options.query))
+    _refuse(f"the query of {options.query} must give a Stream, not {type(result).__name__}")
+
+
+def _check_names(function: Callable[..., object], streams: Iterable[str]) -> None:
+    """Refuse inputs that a function does not take, and too few of them."""
+    from inspect import signature  # noqa: PLC0415
+
+    known = signature(function).parameters
+    if any(parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD} for parameter in known.values()):
+        return
+    given = list(streams)
+    odd = next((name for name in given if name not in known), None)
+    if odd is not None:
+        _refuse(f"the query has no input `{odd}`{suggestion(odd, known)}; it takes {', '.join(known) or 'none'}")
+    for name, parameter in known.items():
+        if name not in given and parameter.default is parameter.empty:
+            _refuse(f"the query needs an input `{name}`; add --input {name}=files")
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -183,18 +204,9 @@ def _run(options: argparse.Namespace) -> None:
         return
     query = _loaded(options)
     settings: dict[str, Any] = {"threads": options.threads, "progress": False if options.quiet else None}
-    formats = {
-        ".parquet": "parquet",
-        ".csv": "csv",
-        ".arrow": "ipc",
-        ".feather": "ipc",
-        ".ipc": "ipc",
-        ".jsonl": "jsonl",
-    }
     out: Path | None = options.out
-    format = None if out is None else formats.get(out.suffix.lower())  # noqa: A001
-    if out is not None and format is None:
-        _refuse(f"what to write into {out} cannot be told from its name; it may end with {', '.join(formats)}")
+    if out is not None and out.suffix.lower() not in _FORMATS:
+        _refuse(f"what to write into {out} cannot be told from its name; it may end with {', '.join(_FORMATS)}")
     if isinstance(query, Program):
         given = {name: next(iter(stream._sources.values())) for name, stream in _inputs(options).items()}
         parts = Query(query)._parts_or_whole(given, options.memory, **settings)

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
     Duration: TypeAlias = "str | int | dt.timedelta | np.timedelta64"
     """A length of time: ``"1h30m"``, a number of ticks, or a ``timedelta``."""
-    Instant: TypeAlias = "int | dt.datetime | np.datetime64"
-    """An instant: ticks since the epoch, or a ``datetime``, which counts as UTC if it has no time zone."""
+    Instant: TypeAlias = "int | str | dt.datetime | np.datetime64"
+    """An instant: ticks since the epoch, a ``datetime``, or a text such as ``"2026-01-05 09:30"``. It counts as UTC if
+    it has no time zone."""
 
 _TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
@@ -77,13 +78,15 @@ def instant_ticks(value: Instant, unit: str) -> int:
     """Count the ticks from the epoch to an instant, rounded down.
 
     >>> from datetime import datetime
-    >>> instant_ticks(datetime(1970, 1, 1, 0, 1), "ms")
-    60000
+    >>> instant_ticks(datetime(1970, 1, 1, 0, 1), "ms"), instant_ticks("1970-01-01 01:00+01:00", "s")
+    (60000, 0)
 
     Raises
     ------
     TypeError
         If it is no instant, or if the axis has plain integers and the instant is not one.
+    ValueError
+        If it is a text and no date.
 
     """
     if isinstance(value, int):
@@ -91,11 +94,23 @@ def instant_ticks(value: Instant, unit: str) -> int:
     if unit not in _TICKS:
         message = f"times here are plain integers; give an int, not {type(value).__name__}"
         raise TypeError(message)
+    if isinstance(value, str):
+        value = _parsed(value)
     if isinstance(value, dt.datetime):
         aware = value if value.tzinfo else value.replace(tzinfo=_EPOCH.tzinfo)
         micros = (aware - _EPOCH) // dt.timedelta(microseconds=1)
         return micros * _TICKS[unit] // _TICKS["us"]
     if type(value).__module__ == "numpy":
         return int(value.astype(f"M8[{unit}]").astype("i8"))
-    message = f"an instant is a number of ticks or a datetime, not {type(value).__name__}"
+    message = f"an instant is a number of ticks, a datetime or a text, not {type(value).__name__}"
     raise TypeError(message)
+
+
+def _parsed(text: str) -> dt.datetime:
+    try:
+        return dt.datetime.fromisoformat(text)
+    except ValueError:
+        message = (
+            f"{text!r} is no date; write for example '2026-01-05', '2026-01-05 09:30' or '2026-01-05T09:30:00+01:00'"
+        )
+        raise ValueError(message) from None

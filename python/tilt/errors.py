@@ -40,6 +40,7 @@ class TiltError(Exception):
 
 
 _OTHERS = {
+    "assign": "with_columns",
     "avg": "mean",
     "average": "mean",
     "bfill": "fill_null",
@@ -51,13 +52,16 @@ _OTHERS = {
     "group_by": "key_by",
     "groupby": "key_by",
     "head": "collect",
+    "interp": "interpolate",
     "lag": "prev",
     "merge_asof": "join_asof",
     "partition_by": "key_by",
     "rolling": "window",
     "size": "len",
     "stddev": "std",
+    "tail": "collect",
     "where": "filter",
+    "with_column": "with_columns",
 }
 """What other libraries call things."""
 

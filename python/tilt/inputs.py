@@ -64,18 +64,18 @@ def stream(  # noqa: PLR0913
     {'t': [1, 2], 'px': [10.0, 11.0]}
 
     """
-    if time is None and type(rows).__module__.partition(".")[0] == "pandas":
-        rows, time = _indexed(rows)
+    if type(rows).__module__.partition(".")[0] == "pandas":
+        rows, time = _indexed(rows, time)
     events: dict[str, Any] = {"time": time, "valid": valid, "unit": unit, "tz": tz, "period": period}
     events |= {"sort": sort, "overlap": overlap, "closed": closed}
     return Stream._input(name, sources.rows(rows, **events))
 
 
-def _indexed(frame: Any) -> tuple[Any, str | None]:  # noqa: ANN401
-    """Give a frame of pandas and the name of its index, if that has times."""
-    if frame.index.dtype.kind != "M":
-        return frame, None
+def _indexed(frame: Any, time: str | None) -> tuple[Any, str | None]:  # noqa: ANN401
+    """Give a frame of pandas and its column of times: by default its index, if that has times."""
     whole = frame.to_frame(frame.name or "value") if hasattr(frame, "to_frame") else frame
+    if time is not None or whole.index.dtype.kind != "M":
+        return whole, time
     name = whole.index.name or "time"
     return whole.rename_axis(name), name
 

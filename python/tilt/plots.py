@@ -40,7 +40,7 @@ def plot(
     *streams
         Streams of numbers or conditions; of a record all such columns.
     start, end
-        Only events that end in ``(start, end]``.
+        Only events that end in ``(start, end]``: instants, or times of the first day such as ``"09:30"``.
     width, height
         The size in pixels.
     backend
@@ -63,6 +63,7 @@ def plot(
     if odd is not None:
         message = f"plot() draws streams, not {type(odd).__name__}; tl.stream(rows, time=...) makes one of rows"
         raise TypeError(message)
+    start, end = (_on_first_day(limit, streams) for limit in (start, end))
     series = [line for stream in streams for line in _series(stream, start, end)]
     if not series:
         message = "there is nothing to draw: give streams of numbers or conditions"
@@ -72,6 +73,24 @@ def plot(
     from tilt.charts import chart  # noqa: PLC0415
 
     return chart(series, width, height)
+
+
+def _on_first_day(limit: Instant | None, streams: Sequence[Stream]) -> Instant | None:
+    """Give the instant of a time of day, on the day of the first row and in the zone of the rows."""
+    try:
+        at = dt.time.fromisoformat(limit) if isinstance(limit, str) else None
+    except ValueError:
+        at = None
+    if at is None:
+        return limit
+    extents = [source.extent() for stream in streams for source in stream._sources.values()]
+    first = min((extent[0] for extent in extents if extent is not None), default=None)
+    if not isinstance(first, dt.datetime):
+        message = (
+            f"{limit!r} is a time of a day that is not known; write it with its date, such as '2026-01-05 {limit}'"
+        )
+        raise ValueError(message)  # noqa: TRY004
+    return dt.datetime.combine(first.date(), at, at.tzinfo or first.tzinfo)
 
 
 Series = tuple[str, str, list[tuple[float, float, float, float]]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import operator
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
@@ -65,6 +66,38 @@ class Pointwise(ABC):
         )
         raise TypeError(message)
 
+    def __float__(self) -> NoReturn:
+        message = (
+            f"a {type(self).__name__} is no number: it has one at every instant; for functions of math there are those "
+            "of tilt, such as tl.sqrt(x), and x.collect() computes the numbers"
+        )
+        raise TypeError(message)
+
+    def __contains__(self, value: object) -> NoReturn:
+        message = f"`in` has one answer and a {type(self).__name__} many; compare: (x == a) | (x == b)"
+        raise TypeError(message)
+
+    def __round__(self, digits: int | None = None) -> Self:
+        if digits:
+            message = f"values are rounded to whole numbers; for {digits} digits scale them: (x * 100).round() / 100"
+            raise TypeError(message)
+        return self._unary("round")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:  # noqa: ANN401
+        """Let functions of NumPy be those of streams, and refuse arrays: each of their values would make a stream."""
+        array = next((value for value in inputs if getattr(value, "ndim", 0) > 0), None)
+        if array is not None:
+            return literal(array)
+        name = _UFUNCS.get(ufunc.__name__, ufunc.__name__)
+        function = getattr(operator, name, None) if len(inputs) > 1 else None
+        if method == "__call__" and not options and function is not None:
+            # Numbers of NumPy would ask NumPy again.
+            return function(*(value.item() if hasattr(value, "item") else value for value in inputs))
+        if method == "__call__" and not options and hasattr(type(self), name):
+            return getattr(self, name)(*inputs[1:])
+        message = f"streams have no function {ufunc.__name__} of NumPy; tl.udf() makes functions of C callable"
+        raise TypeError(message)
+
     __hash__ = None  # type: ignore[assignment]
 
     def __add__(self, other: object) -> Self:
@@ -110,10 +143,10 @@ class Pointwise(ABC):
         return self._binary("**", other, reversed=True)
 
     def __eq__(self, other: object) -> Self:  # type: ignore[override]
-        return self._binary("==", other)
+        return self._binary("==", _something(other))
 
     def __ne__(self, other: object) -> Self:  # type: ignore[override]
-        return self._binary("!=", other)
+        return self._binary("!=", _something(other))
 
     def __lt__(self, other: object) -> Self:
         return self._binary("<", other)
@@ -321,6 +354,46 @@ class Pointwise(ABC):
         """Give the day of the year, from 1."""
         return self._unary("ordinal_day")
 
+
+def _something(value: object) -> object:
+    """Refuse to compare with what is missing, which is never equal."""
+    if value is None:
+        message = "nothing equals a missing value; x.is_null() and x.is_not_null() ask for it"
+        raise TypeError(message)
+    return value
+
+
+_UFUNCS = {
+    "absolute": "abs",
+    "arccos": "acos",
+    "arcsin": "asin",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "bitwise_and": "and_",
+    "bitwise_or": "or_",
+    "bitwise_xor": "xor",
+    "divide": "truediv",
+    "equal": "eq",
+    "fmax": "max_with",
+    "fmin": "min_with",
+    "floor_divide": "floordiv",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "invert": "__invert__",
+    "isfinite": "is_finite",
+    "isinf": "is_infinite",
+    "isnan": "is_nan",
+    "less": "lt",
+    "less_equal": "le",
+    "multiply": "mul",
+    "negative": "__neg__",
+    "not_equal": "ne",
+    "power": "pow",
+    "remainder": "mod",
+    "rint": "round",
+    "subtract": "sub",
+}
+"""What NumPy calls operators and functions, where that is not their name here."""
 
 _MICROSECOND = dt.timedelta(microseconds=1)
 _TYPES = {float: "f64", int: "i64", bool: "bool", str: "utf8"}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 import warnings
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, final
@@ -14,14 +12,17 @@ from tilt.budgets import budget_bytes, default_budget
 from tilt.durations import instant_ticks
 from tilt.errors import QueryError, UnsortedError, WholeError, WholeRunWarning
 from tilt.program import Program
+from tilt.progress import Bar, watched
 from tilt.sources import as_source
 from tilt.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tilt.durations import Instant
     from tilt.live import Session
+    from tilt.progress import Extent
+    from tilt.sources import Source
 
 Stage: TypeAlias = Literal["logical", "optimized", "loops", "llvm", "asm"]
 """What :meth:`Query.explain` can show."""
@@ -107,8 +108,8 @@ class Query:
             Which columns of time the result has.
         progress
             A function that is called about twenty times a second, with the share that is done; an exception
-            of it ends the run. ``True`` shows a bar on the terminal, which needs rich; ``False`` does not. By default
-            there is one for runs on a terminal, unless ``TILT_PROGRESS=0``.
+            of it ends the run. ``True`` shows a bar with the time that is covered, once a run takes half a second,
+            which needs rich; ``False`` does not. By default there is one on a terminal, unless ``TILT_PROGRESS=0``.
 
         Raises
         ------
@@ -121,14 +122,13 @@ class Query:
             On Ctrl-C.
 
         """
-        program = self._handle.program
-        inputs = {name: as_source(data).input() for name, data in sources.items()}
-        with _watched(progress) as callback:
+        given = {name: as_source(data) for name, data in sources.items()}
+        with watched(progress, lambda: _extent(given.values())) as callback:
             result = self._handle.run(
-                inputs,
+                {name: source.input() for name, source in given.items()},
                 threads=threads,
-                span=_ticks(span, program.unit),
-                part=_ticks(part, program.unit),
+                span=self._ticks(span),
+                part=self._ticks(part),
                 backend=backend,
                 functions=FUNCTIONS | dict(functions or {}),
                 layout=layout,
@@ -180,11 +180,11 @@ class Query:
 
         """
         watch = contextlib.ExitStack()
-        callback = watch.enter_context(_watched(progress))
+        callback = watch.enter_context(watched(progress, lambda: None))
         options: dict[str, Any] = {"threads": threads, "backend": backend, "functions": functions, "layout": layout}
         with watch:
             parts = self._begin(sources, memory, span=span, part=part, progress=callback, **options)
-            return _tables(parts, watch.pop_all())
+            return _tables(parts, watch.pop_all(), callback)
 
     def _parts_or_whole(
         self,
@@ -222,12 +222,11 @@ class Query:
         functions: Mapping[str, Callable[..., Any] | _native.Pointer] | None = None,
         **options: Any,  # noqa: ANN401
     ) -> _native.Parts:
-        unit = self._handle.program.unit
         return self._handle.parts(
             {name: as_source(data).chunks(memory) for name, data in sources.items()},
             memory=default_budget() if memory is None else budget_bytes(memory),
-            span=_ticks(span, unit),
-            part=_ticks(part, unit),
+            span=self._ticks(span),
+            part=self._ticks(part),
             functions=FUNCTIONS | dict(functions or {}),
             **options,
         )
@@ -293,6 +292,12 @@ class Query:
         """
         return self._handle.explain(stage)
 
+    def _ticks(self, span: tuple[Instant, Instant] | None) -> tuple[int, int] | None:
+        if span is None:
+            return None
+        unit = self._handle.program.unit
+        return instant_ticks(span[0], unit), instant_ticks(span[1], unit)
+
     def __repr__(self) -> str:
         return repr(self.program).replace("tilt.Program", "tilt.Query", 1)
 
@@ -313,11 +318,14 @@ def run(program: str | Program, sources: Mapping[str, object], **options: Any) -
     return Query(program).run(sources, **options)
 
 
-def _tables(parts: _native.Parts, watch: contextlib.ExitStack) -> Iterator[Table]:
+def _tables(parts: _native.Parts, watch: contextlib.ExitStack, callback: object) -> Iterator[Table]:
     """Go through parts; the run and what watches it end with them."""
     with watch, contextlib.closing(parts):
         for part in parts:
-            yield Table(part)
+            table = Table(part)
+            if isinstance(callback, Bar):
+                callback.passed(table)
+            yield table
 
 
 @lru_cache(maxsize=256)
@@ -325,33 +333,10 @@ def _compiled(text: str) -> _native.Query:
     return _native.Query(text)
 
 
-def _ticks(span: tuple[Instant, Instant] | None, unit: str) -> tuple[int, int] | None:
-    return None if span is None else (instant_ticks(span[0], unit), instant_ticks(span[1], unit))
-
-
-@contextlib.contextmanager
-def _watched(
-    progress: bool | Callable[[float], object] | None,  # noqa: FBT001
-) -> Iterator[Callable[[float], object] | None]:
-    """Give what is to be called while a query runs."""
-    if callable(progress):
-        yield progress
-        return
-    if progress is None:
-        progress = sys.stderr.isatty() and os.environ.get("TILT_PROGRESS") != "0"
-    bars = _rich() if progress else None
-    if bars is None:
-        yield None
-        return
-    with bars:
-        task = bars.add_task("tilt", total=None)
-        yield lambda share: bars.update(task, total=1.0, completed=share)
-
-
-def _rich() -> Any:  # noqa: ANN401
-    try:
-        from rich.console import Console  # noqa: PLC0415
-        from rich.progress import Progress  # noqa: PLC0415
-    except ImportError:
+def _extent(sources: Iterable[Source]) -> Extent:
+    """Give the time that rows in memory are about."""
+    extents = [source.extent() for source in sources]
+    known = [extent for extent in extents if extent is not None]
+    if not known or len(known) < len(extents):
         return None
-    return Progress(console=Console(stderr=True), transient=True)
+    return min(first for first, _ in known), max(last for _, last in known)

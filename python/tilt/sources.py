@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tilt.durations import Duration, Instant
+    from tilt.progress import Extent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +148,10 @@ class Source(ABC):
         """Whether every row is known to be later than the one before it."""
         return False
 
+    def extent(self) -> Extent:
+        """Give the first and the last instant, if rows are in memory and in order."""
+        return None
+
     def declare(self, name: str, value: str | None = None) -> Program:
         """Give the program whose result is this source, as an input called ``name``.
 
@@ -171,6 +176,9 @@ class Source(ABC):
 
         """
         events = self.events
+        if events.tz is not None:
+            # A zone that nobody knows is told here and not by the first run.
+            self.columns_only()
         is_point = events.valid == "point"
         may_coincide = is_point and events.period is None and not self.is_increasing
         handle = _native.declare(
@@ -217,6 +225,16 @@ class Rows(Source):
     def same(self, other: Source) -> bool:
         """Whether both are the same rows, not only equal ones, and become events in the same way."""
         return isinstance(other, Rows) and self.table is other.table and self.events == other.events
+
+    def extent(self) -> Extent:
+        """Give the first and the last instant: those of the first and the last row."""
+        times = self.events.times
+        start, end = (times, times) if isinstance(times, str) else times
+        if len(self.table) == 0 or self.events.sort:
+            return None
+        first, last = self.table[:1][start][0], self.table[-1:][end][0]
+        # Rows may be in order within their key only.
+        return None if first is None or last is None or last < first else (first, last)
 
     @cached_property
     def is_increasing(self) -> bool:

@@ -179,6 +179,8 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
         message = f"a Stream has no attribute {name!r}"
         if name in self.schema:
             message += f"; its column is stream[{name!r}]"
+        elif name.startswith("rolling_"):
+            message += f"; a rolling window is a slice: stream['-10s':].{name.removeprefix('rolling_')}()"
         elif hasattr(Window, name):
             message += f"; it reduces a window, such as the last ten seconds: stream['-10s':].{name}()"
         else:
@@ -187,6 +189,10 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
 
     def __iter__(self) -> NoReturn:
         message = "a Stream is a description and has no events to go through; collect() computes them"
+        raise TypeError(message)
+
+    def __len__(self) -> NoReturn:
+        message = "how many events a Stream has is known when it was computed; len(x.collect()) counts them"
         raise TypeError(message)
 
     # Columns.
@@ -214,6 +220,8 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
         schema = self.schema
         if not self.dtype.startswith("{"):
             message = f"the stream `{self.name}` has no columns: it is a single one"
+            if name[:1].isdigit():
+                message += f"; x['-{name}'] is its value {name} before, x['+{name}'] after"
             raise SchemaError(message, column=name)
         if name not in schema:
             message = f"there is no column `{name}`{suggestion(name, schema)}; the columns are {', '.join(schema)}"
@@ -371,6 +379,9 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
         >>> trades.filter(trades["qty"] > 1).collect().to_pylist()
         [{'t': 2, 'px': 11.0, 'qty': 5}]
         """
+        if isinstance(condition, str):
+            message = f"a condition is no text; write filter(tl.col('price') > 3), not filter({condition!r})"
+            raise TypeError(message)
         return self._made(lambda own, value: own.filter(value), self._resolved(condition), columns=self._columns)
 
     def is_null(self) -> Stream:

@@ -42,10 +42,10 @@ class Categorical:
 class Table:
     """Rows in columns: a thin Arrow table that needs no other package. Immutable and picklable.
 
-    It is made of anything that speaks Arrow (Polars, pandas, pyarrow, DuckDB, ...), or of a mapping from names to
-    columns: NumPy arrays, or lists of bool, int, float, str, datetime, date and timedelta, in which ``None`` is
-    missing. Arrow objects and NumPy arrays are shared, not copied: do not change them afterwards. In turn anything that
-    speaks Arrow reads a table without copying.
+    It is made of anything that speaks Arrow (Polars, pandas, pyarrow, DuckDB, ...), of a mapping from names to columns:
+    NumPy arrays, or lists of bool, int, float, str, datetime, date and timedelta, in which ``None`` is missing; or of a
+    list of rows that are dictionaries. Arrow objects and NumPy arrays are shared, not copied: do not change them
+    afterwards. In turn anything that speaks Arrow reads a table without copying.
 
     >>> import tilt as tl
     >>> tl.Table({"t": [1, 2, 4], "price": [9.5, None, 9.75]})
@@ -86,6 +86,12 @@ class Table:
         elif hasattr(rows, "keys") and not hasattr(rows, "__arrow_c_stream__"):
             columns = cast("Mapping[str, object]", rows)
             self._handle = _native.Table.build([_column(str(name), columns[name]) for name in columns])
+        elif isinstance(rows, (list, tuple)) and rows and all(hasattr(row, "keys") for row in rows):
+            names = dict.fromkeys(name for row in rows for name in row)
+            self._handle = Table({name: [row.get(name) for row in rows] for name in names})._handle
+        elif hasattr(rows, "collect") and not hasattr(rows, "__arrow_c_stream__"):
+            message = f"a {type(rows).__name__} has no rows yet; collect() computes them"
+            raise TypeError(message)
         else:
             self._handle = _native.Table.of(rows)
 

@@ -39,8 +39,7 @@ class Timed(ABC):
         >>> x.shift("10s").collect()["t"]
         [11, 12]
         """
-        size = _length(by)
-        return self._made(lambda own: own.shift(size))
+        return self._made(lambda own: own.shift(_by_time(by, own.unit)))
 
     def prev(self, n: int = 1) -> Stream:
         """Give at each event the value of the n-th one before it.
@@ -258,10 +257,11 @@ class Timed(ABC):
         strategy: Literal["backward", "forward", "nearest"] = "backward",
         tolerance: Duration | None = None,
         suffix: str = "_right",
+        **unknown: object,
     ) -> Stream:
         """Add to each event the columns of the last event of another stream, or of the next or the nearest one.
 
-        Streams with keys are joined key by key.
+        Streams with keys (:meth:`tilt.Stream.key_by`) are joined key by key.
 
         >>> import tilt as tl
         >>> quotes = tl.stream({"t": [1, 4], "bid": [9.0, 9.5]}, time="t")
@@ -269,6 +269,12 @@ class Timed(ABC):
         >>> trades.join_asof(quotes, tolerance=3).collect().to_dict()
         {'t': [3, 4, 9], 'px': [9.1, 9.4, 9.6], 'bid': [9.0, 9.5, None]}
         """
+        if unknown:
+            message = (
+                f"join_asof() takes no {' and no '.join(unknown)}: streams know their times, and are joined by the key "
+                "that key_by(column) gives both"
+            )
+            raise TypeError(message)
         within = _length(tolerance)
         return self._made(lambda own, right: own.join_asof(right, strategy, within, suffix), other)
 
@@ -282,6 +288,17 @@ class Timed(ABC):
         {'s': [2, 5], 'e': [4, 7], 'a': [1, 2], 'b': [10, 10]}
         """
         return self._made(lambda own, right: own.join_overlap(right, suffix), other)
+
+
+def _by_time(by: Duration, unit: str) -> str | int:
+    """Give how far events are moved; refuse a number where it might count events, samples or ticks."""
+    if unit != "tick" and isinstance(by, int) and by != 0:
+        n = abs(by)
+        message = (
+            f"{by} of what? shift('{n}s') moves by time, prev({n}) is the {n}. event before, x[-{n}] the {n}. sample"
+        )
+        raise TypeError(message)
+    return length(by)
 
 
 def _length(value: Duration | None) -> Any:  # noqa: ANN401

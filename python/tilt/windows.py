@@ -239,7 +239,7 @@ class Window:
         result = self._stream._made(lambda own: self._build(own).reduce_with(traced(own.dtype, own.unit)))
         return self._named(result, cast("Reducer", reducer).name)
 
-    def agg(self, **named: Expr | Stream) -> Stream:
+    def agg(self, *unnamed: object, **named: Expr | Stream) -> Stream:
         """Give a record of several reductions, where the window is not empty.
 
         >>> import tilt as tl
@@ -252,6 +252,9 @@ class Window:
         >>> bars.collect().to_pylist()
         [{'t': 2, 'high': 11.0, 'vwap': 10.833333333333334, 'n': 2}, {'t': 4, 'high': 9.0, 'vwap': 9.0, 'n': 1}]
         """
+        if unnamed:
+            message = "name every reduction, as its column will be called: agg(mean=tl.mean(), n=tl.len())"
+            raise TypeError(message)
         names = list(named)
         columns = [value.over(self) if isinstance(value, Expr) else value for value in named.values()]
         return self._stream._made(

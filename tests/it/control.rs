@@ -377,3 +377,42 @@ fn cost_of_watching_and_of_statistics() {
         );
     }
 }
+
+#[test]
+fn only_runs_that_are_over_at_once_are_brief() {
+    let one = "input ~x: f64 fixed 8";
+    let options = RunOptions::default().threads(2);
+    let few = || inputs([("x", points(100, 0))]);
+    let brief = |text: &str, buffers: &Buffers| {
+        let query = compiled(text);
+        let run = query.run(buffers, &options).expect("runs");
+        let brief = query.run_briefly(buffers, &options)?;
+        let events = |buffer| events_of(buffer).expect("a buffer of events");
+        let (brief, run) = (events(&brief), events(&run));
+        assert!(
+            brief.len() == run.len() && brief.iter().zip(&run).all(|(a, b)| a.same(b)),
+            "{text}"
+        );
+        Some(())
+    };
+    let mean = format!("{one} ~y[t] = ~x[t] - reduce mean ~x[t-50 : t] output ~y");
+    assert!(brief(&mean, &few()).is_some());
+    let cells = |period: i64| format!("{one} ~y[t every {period}] = ~x[t] output ~y");
+    assert!(brief(&cells(10), &few()).is_some());
+    let by_key = "input ~x: {k: i64, v: i64} point key k";
+    let by_key = format!("{by_key} ~y[t] = reduce max ~x[t-50 : t] map (~x[t].v) output ~y");
+    assert!(brief(&by_key, &inputs([("x", keyed(500, 7))])).is_some());
+
+    // Many rows, many cells on few rows, functions of which nobody knows how long they take.
+    assert!(brief(&mean, &inputs([("x", points(5_000, 0))])).is_none());
+    assert!(brief(&cells(1), &inputs([("x", points(300, 0))])).is_none());
+    let calls = format!("extern fn slow(f64) -> f64 {one} ~y[t] = @slow(~x[t]) output ~y");
+    assert!(compiled(&calls).run_briefly(&few(), &options).is_none());
+
+    // A plan that has to be made first.
+    let query = Query::parse(&format!("query q unit tick {{ {mean} }}")).expect("a query");
+    let query = query.prepare(false).compile().expect("compiles");
+    assert!(query.run_briefly(&few(), &options).is_none());
+    query.run(&few(), &options).expect("runs");
+    assert!(query.run_briefly(&few(), &options).is_some());
+}

@@ -646,7 +646,7 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a pickle": (lambda: pickle.dumps(ticks()["px"].session()), TypeError, "checkpoint()"),
     "the class itself": (Session, TypeError, "query.session"),
     "edges of points": (lambda: ticks()["px"].session(edges=True), ValueError, "edges are for intervals"),
-    "a time of another kind": (lambda: ticks()["px"].session().advance("noon"), TypeError, "instant"),  # type: ignore[arg-type]
+    "a time of another kind": (lambda: ticks()["px"].session().advance(1.5), TypeError, "instant"),  # type: ignore[arg-type]
 }
 
 

@@ -1,6 +1,9 @@
 """Queries on rows: results, errors, threads, interrupts."""
 
+import contextlib
 import datetime as dt
+import functools
+import io
 import multiprocessing
 import os
 import pickle
@@ -15,8 +18,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+import rich.console
 
 import tilt as tl
+from tilt.progress import Bar
 from tilt.run import run
 from tilt.sources import deferred, files, rows
 
@@ -115,7 +120,13 @@ def test_unsorted_rows_are_refused_or_sorted() -> None:
     with pytest.raises(tl.UnsortedError, match=r"row 1 \(1\) comes after row 0 \(3\)") as error:
         run(DOUBLE, {"x": rows(shuffled, time="t")})
     assert (error.value.column, error.value.row) == ("t", 1)
-    assert error.value.hint == "sort the data or set the option `sort`"
+    assert error.value.hint == "sort the data, or have it sorted: sort=True"
+    times = [dt.datetime(2026, 3, 29, 12), dt.datetime(2026, 3, 29, 11, 30)]  # noqa: DTZ001
+    with pytest.raises(tl.UnsortedError, match=r"row 1 \(2026-03-29T11:30:00\) comes after row 0"):
+        tl.stream({"t": times, "x": [1, 2]}, time="t").collect()
+    for given, hint in ((["2026-03-29", "2026-03-30"], "to_datetime"), ([1.5, 2.5], "int64")):
+        with pytest.raises(tl.SchemaError, match=hint):
+            tl.stream({"t": given, "x": [1, 2]}, time="t")
     assert run(DOUBLE, {"x": rows(shuffled, time="t", sort=True)})["y"] == [20, 40, 60]
 
 
@@ -294,6 +305,27 @@ def test_progress_is_called_and_may_end_the_run() -> None:
     with pytest.raises(EnoughError):
         run(slow, {"x": source}, backend="interpreter", progress=enough)
     assert time.monotonic() - start < 5
+
+
+def test_a_bar_shows_the_time_that_is_covered(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    console = functools.partial(rich.console.Console, file=shown, force_terminal=True, width=120)
+    monkeypatch.setattr(rich.console, "Console", lambda **_: console())
+    days = rows({"t": [dt.datetime(2026, 1, day) for day in (1, 2, 5)], "x": [1, 2, 3]}, time="t")  # noqa: DTZ001
+    with contextlib.closing(Bar(days.extent, seconds=0)) as bar:
+        bar(0.5)
+        assert bar.covered == "2026-01-03 00:00:00 of 2026-01-05 00:00:00"
+        bar.passed(days.table[:2])
+        bar(None)
+        assert bar.covered == "until 2026-01-02 00:00:00"
+    assert "tilt" in shown.getvalue()
+
+
+def test_nothing_is_covered_by_rows_out_of_order_or_none() -> None:
+    keyed = {"t": [5, 6, 1, 2], "k": [1, 1, 2, 2], "x": [1, 2, 3, 4]}
+    assert rows(keyed, time="t", key="k").extent() is None
+    assert rows({"t": [], "x": []}, time="t").extent() is None
+    assert rows({"a": [1, 2], "b": [4, 9], "x": [1, 2]}, valid=("a", "b")).extent() == (1, 9)
 
 
 def test_no_bar_without_a_terminal(capfd: pytest.CaptureFixture[str]) -> None:

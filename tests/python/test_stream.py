@@ -2,16 +2,19 @@
 
 import ctypes
 import importlib.util
+import math
 import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -160,7 +163,8 @@ def test_times_of_pandas_are_its_index() -> None:
 
 
 def test_importing_is_light() -> None:
-    code = "import sys, tilt; print(sorted({'numpy', 'pandas', 'polars', 'rich', 'pyarrow'} & set(sys.modules)))"
+    heavy = {"asyncio", "numpy", "pandas", "polars", "pyarrow", "rich", "tilt.live", "tilt.spark"}
+    code = f"import sys, tilt; print(sorted({heavy} & set(sys.modules))); tilt.live.Runner, tilt.Session"
     shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)  # noqa: S603
     assert shown.stdout.strip() == "[]"
 
@@ -235,6 +239,23 @@ def test_pictures_are_well_formed(trades: tl.Stream) -> None:
         (lambda s: s["px"]["sym"], tl.SchemaError, "single"),
         (lambda _: tl.Stream(), TypeError, r"tl\.stream"),
         (lambda _: tl.Config(thread=1), TypeError, "no setting"),
+        (lambda s: s["px"]["10s"], tl.SchemaError, r"x\['-10s'\] is its value 10s before"),
+        (lambda s: s["px"].shift(5), TypeError, r"prev\(5\)"),
+        (lambda s: s.filter("px > 3"), TypeError, r"tl\.col"),
+        (lambda s: np.arange(3) * s["px"], TypeError, r"tl\.stream"),
+        (lambda s: np.maximum.reduce(s["px"]), TypeError, "maximum of NumPy"),
+        (lambda s: math.log(s["px"]), TypeError, "for functions of math"),
+        (lambda s: 3 in s["px"], TypeError, "compare"),
+        (lambda s: len(s["px"]), TypeError, r"len\(x\.collect\(\)\)"),
+        (lambda s: round(s["px"], 2), TypeError, "scale"),
+        (lambda s: s["px"] == None, TypeError, "is_null"),  # noqa: E711
+        (lambda s: s["px"].rolling_mean(10), AttributeError, r"\['-10s':\]\.mean\(\)"),
+        (lambda s: s.window("1m").agg("mean"), TypeError, "name every reduction"),
+        (lambda s: s.join_asof(s, on="t", by="sym"), TypeError, "no on and no by.*key_by"),
+        (lambda s: s.collect(part=("noon", 3)), ValueError, "no date"),
+        (lambda s: tl.plot(s["px"], start="09:30"), ValueError, "with its date"),
+        (lambda _: tl.stream(ROWS, time="t", unit="s", tz="Europe/Pariss"), tl.SchemaError, "no time zone is called"),
+        (lambda _: tl.stream(pl.LazyFrame({"t": [1]}), time="t"), TypeError, r"collect\(\)"),
     ],
 )
 def test_mistakes_are_explained(
@@ -245,6 +266,33 @@ def test_mistakes_are_explained(
 ) -> None:
     with pytest.raises(kind, match=message):
         mistake(trades)  # type: ignore[operator]
+
+
+def test_functions_and_numbers_of_numpy(trades: tl.Stream) -> None:
+    px: Any = trades["px"]
+    values = np.array(px.collect()["px"])
+    for function in (np.log, np.absolute, np.rint, np.negative, np.arctan, np.isnan):
+        assert function(px).collect()["px"] == pytest.approx(function(values).tolist())
+    assert (np.float32(2) * px).collect()["px"] == (2 * values).tolist()
+    assert (np.int64(11) < px).collect()["px"] == (values > 11).tolist()
+    assert np.arctan2(px, 2.0).collect()["px"] == pytest.approx(np.arctan2(values, 2.0).tolist())
+    assert round(px).collect()["px"] == values.round().tolist()
+
+
+def test_instants_are_texts_too(trades: tl.Stream) -> None:
+    part = ("1970-01-01 00:00:01", "1970-01-01T01:00:02+01:00")
+    assert trades.collect(part=part) == trades.collect(part=(1, 2))
+    times = [datetime(2026, 1, 5, 9, minute) for minute in range(60)]  # noqa: DTZ001
+    x = tl.stream({"ts": times, "x": list(range(60))}, time="ts")["x"]
+    half = tl.plot(x, start="09:30", end="2026-01-05 09:45", backend="svg")
+    assert str(half) == str(tl.plot(x, start=times[30], end=times[45], backend="svg"))
+
+
+def test_rows_in_more_forms() -> None:
+    assert tl.Table([{"t": 1, "x": 0.5}, {"t": 2}]).to_dict() == {"t": [1, 2], "x": [0.5, None]}
+    series = pd.Series([1.0, 2.0], index=pd.DatetimeIndex(["2026-01-01", "2026-01-02"], name="ts"), name="px")
+    for stream in (tl.stream(series), tl.stream(series, time="ts")):
+        assert stream["px"].collect()["px"] == [1.0, 2.0]
 
 
 def test_windows_map_events_by_themselves(trades: tl.Stream) -> None:
@@ -358,6 +406,15 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     script.write_text("x = 1\n")
     assert main(["run", *given_]) == 1
     assert "defines no query" in capsys.readouterr().err
+    for text, message in (
+        ("def query(tick):\n    return tick\n", "no input `ticks`, did you mean `tick`?; it takes tick"),
+        ("def query(ticks, quotes):\n    return ticks\n", "add --input quotes=files"),
+        ("def query(ticks):\n    return 3\n", "must give a Stream, not int"),
+        ("def query(ticks)\n", "query.py, line 1: expected ':'"),
+    ):
+        script.write_text(text)
+        assert main(["run", *given_]) == 1
+        assert message in capsys.readouterr().err
     assert main(["demo", "--events", "2000", "--plot", str(tmp_path / "demo.svg")]) == 0
     assert (tmp_path / "demo.svg").read_text().startswith("<svg")
     assert main(["bench", "--events", "2000"]) == 0

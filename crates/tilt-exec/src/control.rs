@@ -10,10 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tilt_ir::StreamId;
+use tilt_ir::{Span, StreamId};
 
 use crate::{
     error::Error,
+    execute::is_brief,
     facts::SeriesFacts,
     query::{Backend, Inner, Prepared, RunOptions},
     run::Trouble,
@@ -84,6 +85,8 @@ pub(crate) struct Control {
     meter: Option<Box<Meter>>,
     /// Counts what the run does, if somebody asked.
     stats: Option<Box<Collector>>,
+    /// Whether plans are only those that there are already, of few cells.
+    brief: bool,
 }
 
 #[derive(Debug)]
@@ -115,6 +118,16 @@ impl Control {
         Self {
             meter: meter.map(Box::new),
             stats: None,
+            brief: false,
+        }
+    }
+
+    /// For a run that is given up where it might take long, and that nobody watches.
+    pub(crate) fn brief() -> Self {
+        Self {
+            meter: None,
+            stats: None,
+            brief: true,
         }
     }
 
@@ -126,13 +139,22 @@ impl Control {
         }
     }
 
-    /// A plan for data of a shape.
+    /// A plan for data of a shape, for a run over some span.
     pub(crate) fn prepare(
         &self,
         query: &Inner,
         facts: &BTreeMap<StreamId, SeriesFacts>,
         backend: Backend,
+        run: Span,
     ) -> Arc<Prepared> {
+        if self.brief {
+            let known = query.known(facts, backend).map(|ready| ready.prepared);
+            let known = known.filter(|prepared| is_brief(prepared, run));
+            return known.unwrap_or_else(|| {
+                let why = "the run may not be brief".to_owned();
+                Arc::new(Prepared::Interpreted(why))
+            });
+        }
         let ready = query.prepare(facts, backend);
         if let Some(stats) = self.stats() {
             stats.uses(&ready);
@@ -159,6 +181,7 @@ impl Control {
         Self {
             meter: None,
             stats: None,
+            brief: false,
         }
     }
 

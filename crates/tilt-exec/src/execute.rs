@@ -1,6 +1,6 @@
 //! Runs: from inputs to pieces and back.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::OnceLock, thread};
 
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, NullBuffer};
@@ -26,6 +26,8 @@ use crate::{
 
 /// More cells than this are not a grid that anybody means.
 pub(crate) const MAX_CELLS: i128 = 1 << 26;
+/// A run on more rows, or with more cells, may take long: all pairs of so many take milliseconds.
+const BRIEF: usize = 1 << 11;
 
 pub(crate) fn run(
     query: &Inner,
@@ -33,6 +35,32 @@ pub(crate) fn run(
     options: &RunOptions,
 ) -> Result<SnapshotBuffer, Error> {
     Ok(watched(query, inputs, options, &Control::new(options))?.0)
+}
+
+/// The output, if it is there at once for sure.
+pub(crate) fn run_briefly(
+    query: &Inner,
+    inputs: &BTreeMap<String, SnapshotBuffer>,
+    options: &RunOptions,
+) -> Option<SnapshotBuffer> {
+    let rows: usize = inputs.values().map(SnapshotBuffer::len).sum();
+    let calls = query.program.functions.iter().next().is_some();
+    if rows > BRIEF || calls || options.backend == Backend::Interpreter {
+        return None;
+    }
+    let output = try_loops(query, inputs, options, &Control::brief()).ok()??;
+    if options.events_only {
+        return packed(output, 1).ok();
+    }
+    Some(output)
+}
+
+/// Whether a run over some span is over at once, however few rows there are: it computes few cells.
+pub(crate) fn is_brief(prepared: &Prepared, run: Span) -> bool {
+    match prepared {
+        Prepared::Loops { plan, .. } => scope_of(plan, run, BRIEF as i128).is_some(),
+        Prepared::Interpreted(_) => false,
+    }
 }
 
 /// The output, the plan that gave it, and what that cost.
@@ -149,7 +177,7 @@ fn try_loops(
         facts.insert(id, of_input);
     }
     control.alive()?;
-    let prepared = control.prepare(query, &facts, options.backend);
+    let prepared = control.prepare(query, &facts, options.backend, run);
     control.alive()?;
     let Prepared::Loops { plan, code } = &*prepared else {
         return Ok(None);
@@ -201,9 +229,12 @@ fn try_loops(
 
 /// As many threads as `TILT_THREADS` says, or else as the machine has cores.
 pub fn default_threads() -> usize {
+    // Asking takes several system calls and files of control groups: half of what a small run takes.
+    static CORES: OnceLock<usize> = OnceLock::new();
     let asked = std::env::var("TILT_THREADS").ok();
     let asked = asked.and_then(|text| text.parse().ok()).filter(|n| *n > 0);
-    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+    let cores = || thread::available_parallelism().map_or(1, usize::from);
+    asked.unwrap_or_else(|| *CORES.get_or_init(cores))
 }
 
 /// The inputs of a program without rows that are no events, but for gaps between samples where they make no difference. `None` if one is not as declared, which the
@@ -233,6 +264,11 @@ fn events_only(
 
 /// Where the cells of grids may end, generously; `None` if there would be far more than a run on so many rows has use for.
 pub(crate) fn scope(plan: &Plan, run: Span, rows: usize) -> Option<Span> {
+    scope_of(plan, run, MAX_CELLS + 2 * rows as i128)
+}
+
+/// The same; `None` if a grid has more than `most` cells there.
+fn scope_of(plan: &Plan, run: Span, most: i128) -> Option<Span> {
     let has_cells =
         |stage: &Stage| matches!(stage.domain, Domain::Grid { .. } | Domain::Calendar(_));
     if !plan.stages.iter().any(has_cells) {
@@ -249,7 +285,7 @@ pub(crate) fn scope(plan: &Plan, run: Span, rows: usize) -> Option<Span> {
             Domain::Calendar(cells) => cells.count(scope)?,
             _ => 0,
         };
-        if cells > MAX_CELLS + 2 * rows as i128 {
+        if cells > most {
             return None;
         }
     }

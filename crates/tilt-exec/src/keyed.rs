@@ -201,7 +201,7 @@ impl Run<'_> {
             };
         }
         self.control.alive()?;
-        let prepared = (self.control).prepare(self.query, &facts, self.options.backend);
+        let prepared = (self.control).prepare(self.query, &facts, self.options.backend, self.span);
         self.control.alive()?;
         let Prepared::Loops { plan, code } = &*prepared else {
             return Ok(None);
@@ -290,7 +290,7 @@ impl Run<'_> {
                 facts.axis = grouped.axis.clone();
             }
         }
-        let prepared = (self.control).prepare(self.query, &facts, options.backend);
+        let prepared = (self.control).prepare(self.query, &facts, options.backend, self.span);
         let Prepared::Loops { plan, code } = &*prepared else {
             return Ok(None);
         };

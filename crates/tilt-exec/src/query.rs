@@ -173,17 +173,8 @@ impl Inner {
         backend: Backend,
     ) -> Ready {
         let gapless = self.gapless.load(Ordering::Relaxed);
-        let shape: Shape = (
-            backend,
-            gapless,
-            facts.iter().map(|(id, f)| (*id, f.clone())).collect(),
-        );
-        let known = |prepared: &Mutex<HashMap<Shape, Ready>>| {
-            let prepared = prepared.lock().unwrap_or_else(PoisonError::into_inner);
-            prepared.get(&shape).cloned()
-        };
-        if let Some(prepared) = known(&self.prepared) {
-            return prepared;
+        if let Some(known) = self.known(facts, backend) {
+            return known;
         }
         let begun = Instant::now();
         let made = Ready {
@@ -192,11 +183,23 @@ impl Inner {
             is_new: false,
         };
         let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        let shape = shape(facts, backend, gapless);
         let made = prepared.entry(shape).or_insert(made).clone();
         Ready {
             is_new: true,
             ..made
         }
+    }
+
+    /// A plan that was made before.
+    pub(crate) fn known(
+        &self,
+        facts: &BTreeMap<StreamId, SeriesFacts>,
+        backend: Backend,
+    ) -> Option<Ready> {
+        let shape = shape(facts, backend, self.gapless.load(Ordering::Relaxed));
+        let prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        prepared.get(&shape).cloned()
     }
 
     fn make(
@@ -277,6 +280,11 @@ impl Inner {
         }
         Ok(all)
     }
+}
+
+fn shape(facts: &BTreeMap<StreamId, SeriesFacts>, backend: Backend, gapless: bool) -> Shape {
+    let facts = facts.iter().map(|(id, facts)| (*id, facts.clone()));
+    (backend, gapless, facts.collect())
 }
 
 /// FNV-1a: the same on every machine and in every version.
@@ -397,6 +405,34 @@ impl Compiled {
         options: &RunOptions,
     ) -> Result<SnapshotBuffer, Error> {
         execute::run(&self.inner, inputs, options)
+    }
+
+    /// As [`run`](Self::run), if the result is certain to be there within milliseconds: few rows, few cells of grids, a plan that an earlier run has compiled, no
+    /// external functions. `None` if it is not, or if the run fails, which [`run`](Self::run) words. Whoever needs a thread to cancel runs
+    /// or to watch them does without it here, so `options` are not asked for that.
+    ///
+    /// ```
+    /// # use std::{collections::BTreeMap, sync::Arc};
+    /// # use tilt_data::{Column, SnapshotBuffer, Spans, Timeline, arrow::array::Int64Array};
+    /// # use tilt_exec::{Query, RunOptions};
+    /// # use tilt_ir::Unit;
+    /// let query = Query::parse("query q unit tick { input ~x: i64 point  ~y[t] = ~x[t] + 1  output ~y }")?;
+    /// let values = Column::new("x", Arc::new(Int64Array::from(vec![1, 2, 3])));
+    /// let x = SnapshotBuffer::scalar(Timeline::regular(1, 1, 3, Spans::Fixed(1)), values, Unit::Tick)?;
+    /// let (inputs, options) = (BTreeMap::from([("x".to_owned(), x)]), RunOptions::default());
+    /// let query = query.prepare(false).compile()?;
+    /// assert!(query.run_briefly(&inputs, &options).is_none());
+    /// let output = query.run(&inputs, &options)?;
+    /// let again = query.run_briefly(&inputs, &options).expect("few rows, and the same plan");
+    /// assert_eq!(again.len(), output.len());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_briefly(
+        &self,
+        inputs: &BTreeMap<String, SnapshotBuffer>,
+        options: &RunOptions,
+    ) -> Option<SnapshotBuffer> {
+        execute::run_briefly(&self.inner, inputs, options)
     }
 
     /// As [`run`](Self::run), and what the run did.

@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 
+use arrow_schema::DataType;
 use pyo3::{
     exceptions::{PyFileNotFoundError, PyOSError, PyValueError},
     prelude::*,
@@ -66,12 +67,55 @@ pub(crate) fn schema_error(error: &dyn Display, column: Option<&str>, row: Optio
 pub(crate) fn data_error(error: &DataError) -> PyErr {
     use DataError::*;
     let (column, row) = place(error);
-    let arguments = arguments(error, column, row);
+    let arguments = match error {
+        TimeType { column, found } => {
+            let message = format!(
+                "time column `{column}` has type {found}, and times are timestamps, dates, durations or integers; {}",
+                made_times(found)
+            );
+            arguments(&message, Some(column), None)
+        }
+        _ => arguments(error, column, row),
+    };
     match error {
         Unsorted { .. } | ChunkOrder { .. } => UnsortedError::new_err(arguments),
         Overlapping { .. } => OverlapError::new_err(arguments),
         Length { .. } | GatherOrder { .. } | ChunkShape { .. } => InternalError::new_err(arguments),
         _ => SchemaError::new_err(arguments),
+    }
+}
+
+/// The exception of rows that are not in order, in the words of Python; of others as [`data_error`]. Instants are written as `time` writes them.
+pub(crate) fn ingress_error(error: &DataError, time: impl Fn(i64, Unit) -> String) -> PyErr {
+    let DataError::Unsorted {
+        column,
+        row,
+        value,
+        previous_row,
+        previous,
+        unit,
+    } = error
+    else {
+        return data_error(error);
+    };
+    let message = format!(
+        "time column `{column}` is not sorted: row {row} ({}) comes after row {previous_row} ({}); sort the data, or have it sorted: sort=True",
+        time(*value, *unit),
+        time(*previous, *unit),
+    );
+    UnsortedError::new_err(arguments(&message, Some(column), Some(*row)))
+}
+
+/// How a column of another type becomes one of times.
+fn made_times(found: &DataType) -> &'static str {
+    match found {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
+            "parse it: pd.to_datetime(column), or column.str.to_datetime() of Polars"
+        }
+        DataType::Float32 | DataType::Float64 => {
+            "make seconds integers: (column * 1e6).astype(\"int64\"), and unit=\"us\""
+        }
+        _ => "cast it to one of these",
     }
 }
 

@@ -5,17 +5,19 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use arrow_array::{Array, ArrayRef, BooleanArray, RecordBatch};
-use arrow_cast::{CastOptions, cast_with_options};
+use arrow_array::{Array, ArrayRef, BooleanArray, Int64Array, RecordBatch, timezone::Tz};
+use arrow_cast::{CastOptions, cast_with_options, display::array_value_to_string};
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use pyo3::prelude::*;
 use tilt::{
-    data::{IngressOptions, SnapshotBuffer, dtype::unit_to_arrow, ingest, ingest_chunks},
+    data::{
+        DataError, IngressOptions, SnapshotBuffer, dtype::unit_to_arrow, ingest, ingest_chunks,
+    },
     ir::{self, DType, Unit},
 };
 
 use crate::{
-    errors::{data_error, io_error, schema_error},
+    errors::{data_error, ingress_error, io_error, schema_error},
     files::Scan,
     fit::{Columns, retyped},
     guard::internal,
@@ -26,6 +28,9 @@ use crate::{
 
 /// The column, true everywhere, of rows that have no other beside their times.
 pub(crate) const ONLY_TIMES: &str = "event";
+
+/// So many rows are read within microseconds.
+const SMALL: usize = 1 << 11;
 
 /// One column of times, or a column of starts and one of ends.
 #[derive(FromPyObject, Clone)]
@@ -92,6 +97,12 @@ impl Input {
         closed_left: bool,
         lookups: Vec<(String, Py<Lookup>)>,
     ) -> PyResult<Self> {
+        if let Some(tz) = tz.as_ref().filter(|tz| tz.parse::<Tz>().is_err()) {
+            let message = format!(
+                "no time zone is called `{tz}`; names are such as Europe/Paris, offsets such as +02:00"
+            );
+            return Err(schema_error(&message, None, None));
+        }
         let rows = if let Ok(scan) = rows.cast::<Scan>() {
             Rows::Scan(scan.get().0.clone())
         } else if let Ok(parts) = rows.cast::<Parts>() {
@@ -125,6 +136,11 @@ impl Input {
         }
     }
 
+    /// Whether the rows are there and read at once.
+    pub(crate) fn is_small(&self) -> bool {
+        matches!(self.rows, Rows::Table(..)) && self.rows().is_some_and(|rows| rows <= SMALL)
+    }
+
     /// All events of the input that a query declares, in its unit, checked on so many threads.
     pub(crate) fn read(
         &self,
@@ -145,7 +161,24 @@ impl Input {
         }
         let options = self.options().threads(threads);
         let events = ingest_chunks(&batches, declared, unit, &options);
-        events.map_err(|error| data_error(&error))
+        events.map_err(|error| self.error(&error, batches.first()))
+    }
+
+    /// The exception of rows that cannot be read, with times as their column writes them.
+    fn error(&self, error: &DataError, rows: Option<&RecordBatch>) -> PyErr {
+        let column = self.time.names().last().copied().unwrap_or_default();
+        let column = rows.and_then(|rows| rows.column_by_name(column));
+        ingress_error(error, |ticks, unit| {
+            let stamps = match (column.map(|c| c.data_type()), unit_to_arrow(unit)) {
+                (Some(DataType::Timestamp(_, zone)), Some(unit)) => {
+                    DataType::Timestamp(unit, zone.clone())
+                }
+                _ => DataType::Int64,
+            };
+            let ticks: ArrayRef = Arc::new(Int64Array::from(vec![ticks]));
+            let text = array_value_to_string(&retyped(&ticks, stamps), 0);
+            text.unwrap_or_else(|error| error.to_string())
+        })
     }
 
     /// No events, with the columns that the rows have; `None` if those are not known before there are rows.
@@ -186,7 +219,7 @@ impl Input {
         let chunks = self.batches(&declared, Some(rows))?.map(move |batch| {
             let batch = this.prepared(&batch?, &declared, before)?;
             let events = ingest(&batch, &declared, unit, &options);
-            let events = events.map_err(|error| data_error(&error.after(before)))?;
+            let events = events.map_err(|error| this.error(&error.after(before), Some(&batch)))?;
             before += batch.num_rows();
             read.fetch_add(batch.num_rows(), Ordering::Relaxed);
             Ok(events)

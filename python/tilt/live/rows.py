@@ -28,7 +28,4 @@ def table_of(rows: object) -> Table:
     """
     if isinstance(rows, Mapping) and not hasattr(rows, "__arrow_c_stream__") and is_row(rows):
         return Table({name: [value] for name, value in rows.items()})
-    if isinstance(rows, (list, tuple)) and all(isinstance(row, Mapping) for row in rows):
-        names = dict.fromkeys(name for row in rows for name in row)
-        return Table({name: [row.get(name) for row in rows] for name in names})
-    return Table(rows)
+    return Table({} if isinstance(rows, (list, tuple)) and not rows else rows)

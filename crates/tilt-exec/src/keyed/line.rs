@@ -179,7 +179,7 @@ impl Run<'_> {
                 facts.axis.regular = None;
             }
         }
-        let prepared = (self.control).prepare(self.query, &facts, self.options.backend);
+        let prepared = (self.control).prepare(self.query, &facts, self.options.backend, self.span);
         let Prepared::Loops { plan, code } = &*prepared else {
             return Ok(None);
         };

@@ -122,7 +122,7 @@ impl Run<'_> {
         if facts.values().any(nullable) {
             return Ok(None);
         }
-        let prepared = (self.control).prepare(self.query, &facts, self.options.backend);
+        let prepared = (self.control).prepare(self.query, &facts, self.options.backend, self.span);
         let Prepared::Loops { plan, code } = &*prepared else {
             return Ok(None);
         };
