@@ -46,8 +46,8 @@ ACCOMPANIED = "identity, and trend on the way"
 Case = Callable[[], DataFrame]
 
 
-def cpu_seconds() -> float:
-    """Give the CPU time of all processes that descend from this one."""
+def cpu_seconds() -> dict[int, float]:
+    """Give the CPU time of each process that descends from this one."""
     parents: dict[int, int] = {}
     used: dict[int, float] = {}
     for entry in Path("/proc").iterdir():
@@ -58,7 +58,7 @@ def cpu_seconds() -> float:
         except OSError:
             continue
         parents[int(entry.name)] = int(fields[1])
-        used[int(entry.name)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+        used[int(entry.name)] = sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
     def descends(pid: int) -> bool:
         while pid in parents:
@@ -67,7 +67,7 @@ def cpu_seconds() -> float:
                 return True
         return False
 
-    return sum(seconds for pid, seconds in used.items() if descends(pid))
+    return {pid: seconds for pid, seconds in used.items() if descends(pid)}
 
 
 def write_ticks(path: Path, rows: int, keys: int, seed: int) -> str:
@@ -195,6 +195,13 @@ def keyed_cases(spark: SparkSession, data: Path, rows: int, keys: int, tasks: in
     def run(query: Callable[..., tl.Stream], frames: object, **how: object) -> DataFrame:
         return ts.run(query, frames, time="ts", key="key", partitions=tasks, **how)
 
+    def direct(query: Callable[..., tl.Stream], seeds: dict[str, int] | int, **how: object) -> DataFrame:
+        def scan(seed: int) -> object:
+            return ts.scan_parquet(spark, write_ticks(data, rows, keys, seed), time="ts")
+
+        scans = scan(seeds) if isinstance(seeds, int) else {side: scan(seed) for side, seed in seeds.items()}
+        return ts.run(query, scans, key="key", **how)
+
     name = f"{keys:,} keys"
     others = {}
     if tempo is not None:
@@ -205,11 +212,14 @@ def keyed_cases(spark: SparkSession, data: Path, rows: int, keys: int, tasks: in
         others[f"as-of, {name}, dbl-tempo"] = (2 * rows, lambda: series(2).asofJoin(series(3)).df)
     return {
         f"diff, {name}": (rows, lambda: run(lambda x: x["price"].diff(), side(2))),
+        f"diff, {name}, direct Parquet": (rows, lambda: direct(lambda x: x["price"].diff(), 2, partitions=tasks)),
         f"diff, {name}, Spark SQL": (rows, lambda: side(2).select("ts", "key", lag)),
         f"z-score, {name}": (rows, lambda: run(zscore, side(2))),
         f"z-score, {name}, no look for skew": (rows, lambda: run(zscore, side(2), skew=None)),
+        f"z-score, {name}, direct Parquet": (rows, lambda: direct(zscore, 2)),
         f"z-score, {name}, Spark SQL": (rows, lambda: sql_zscore(side(2))),
         f"as-of, {name}": (2 * rows, lambda: run(asof, {"left": side(2), "right": side(3)})),
+        f"as-of, {name}, direct Parquet": (2 * rows, lambda: direct(asof, {"left": 2, "right": 3})),
         f"as-of, {name}, Spark SQL": (2 * rows, lambda: sql_asof(side(2), side(3))),
         **others,
     }
@@ -235,7 +245,9 @@ def measure(case: Case, times: int) -> tuple[float, float]:
     for _ in range(times):
         before, begun = cpu_seconds(), time.perf_counter()
         case().write.format("noop").mode("overwrite").save()
-        found.append((time.perf_counter() - begun, cpu_seconds() - before))
+        # Workers that Spark ends because they are idle take nothing along that was used in between.
+        used = sum(seconds - before.get(pid, 0) for pid, seconds in cpu_seconds().items())
+        found.append((time.perf_counter() - begun, used))
     return min(seconds for seconds, _ in found), min(cpu for _, cpu in found)
 
 
@@ -321,12 +333,13 @@ BARS = [
     ("trend without a key, our slices by direct Parquet: ≥ 2", "trend, slices", "trend, direct Parquet"),
     *(
         (
-            f"{query}, {keys} keys, Spark SQL by ours: ≥ {bar}",
+            f"{query}, {keys} keys, Spark SQL by ours{how}: ≥ {bar}",
             f"{query}, {keys} keys, Spark SQL",
-            f"{query}, {keys} keys",
+            f"{query}, {keys} keys{how}",
         )
         for keys, bar in (("10,000", 1.3), ("1,000,000", 2))
         for query in ("as-of", "diff", "z-score")
+        for how in ("", ", direct Parquet")
     ),
     ("trend, 200 slices by 2: ≤ 1.1 and the halo's share", *(f"trend, {n} slices" for n in (200, 2))),
     ("the same of direct Parquet", *(f"trend, direct Parquet, {n} slices" for n in (200, 2))),

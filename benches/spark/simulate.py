@@ -5,6 +5,7 @@ python -m benches.spark.simulate
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,8 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tilt.spark.cuts import Halo, Reach, Slices
-from tilt.spark.skew import ENOUGH, ONE_IN, SampleTask, SkewTask
-from tilt.spark.survey import QUANTILES, CutInput
+from tilt.spark.placing import HASH
+from tilt.spark.skew import ENOUGH, ONE_IN, TIME, SampleTask, SkewTask
+from tilt.spark.survey import CutInput
 
 Times = npt.NDArray[np.int64]
 SECOND = 1_000_000
@@ -60,7 +62,7 @@ def tasks(times: Times, slices: int, lookback: int, *, equal: bool) -> Times:
     if equal:
         cuts = np.linspace(times[0], times[-1], slices + 1)[1:-1].astype(np.int64)
     else:
-        cells = QUANTILES * slices
+        cells = 16 * slices
         points = np.quantile(times, np.linspace(0, 1, cells + 1)).astype(np.int64)
         share = len(times) // cells
         blocks = [(int(a), int(b), share) for a, b in pairwise(points)]
@@ -74,18 +76,21 @@ def keyed_tasks(times: Times, keys: Times, partitions: int, lookback: int) -> tu
     """Give the rows of each task by key: hashed alone, and with keys that have many rows cut as the code does."""
     whole = np.bincount(keys % partitions, minlength=partitions)
     drawn = np.random.default_rng(2).random(len(times)) < 1 / ONE_IN
-    sample = pa.record_batch({"hash": keys[drawn], "time": times[drawn]})
-    given = CutInput(pa.int64(), 1, 1, Halo(Reach(lookback), Reach(0)))
-    (found,) = SkewTask(partitions, 2.0, ENOUGH, (given,)).run(SampleTask(1).run(iter([sample])))
-    split, cuts = (found.column(name)[0].as_py() or [] for name in ("keys", "cuts"))
-    is_split = np.isin(keys, split)
-    rest = np.bincount(keys[~is_split] % partitions, minlength=partitions)
-    if not split:
-        return whole, rest
+    sample = pa.record_batch({HASH: keys[drawn], TIME: times[drawn]})
+    given = CutInput(1, 1, Halo(Reach(lookback), Reach(0)))
+    (found,) = SkewTask(partitions, 2.0, ENOUGH, (given,)).run(SampleTask(0).run(iter([sample])))
+    told = found.column("plan")[0].as_py()
+    if told is None:
+        return whole, whole
+    plan = pickle.loads(told)  # noqa: S301
+    is_split = np.isin(keys, plan.keys)
+    cut = np.bincount(keys[~is_split] % partitions, minlength=partitions)
     own = times[is_split]
-    begins = np.searchsorted(own, np.array([own[0] - 1, *cuts]) - lookback, side="right")
-    ends = np.searchsorted(own, np.array([*cuts, own[-1]]), side="right")
-    return whole, np.concatenate([rest, ends - begins])
+    begins = np.searchsorted(own, np.array([own[0] - 1, *plan.slices.cuts]) - lookback, side="right")
+    ends = np.searchsorted(own, np.array([*plan.slices.cuts, own[-1]]), side="right")
+    # Slices are beside keys that are whole.
+    cut[: len(begins)] += ends - begins
+    return whole, cut
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -16,11 +16,12 @@ import tilt as tl
 from queries import ONE, TWO, Query, quotes, ticks
 from tilt.errors import QueryError
 from tilt.sources import Deferred, Events
-from tilt.spark.cuts import Blocks, Halo, Reach, Slices, bounded
+from tilt.spark.cuts import FOREVER, Ends, Halo, Reach, Slices, bounded
+from tilt.spark.packing import HEADER, NUMBER, PLACE, TAG, packed_schema
+from tilt.spark.placing import PackTask, Plan
 from tilt.spark.plan import Bound
 from tilt.spark.sliced import SlicedTask
-from tilt.spark.survey import AT_ONCE, cut_input
-from tilt.spark.task import ORDER, TAG
+from tilt.spark.survey import AT_ONCE, cut_input, row_of
 
 LAYOUT: Literal["interval"] = "interval"
 CUT = ["zscore", "ahead", "filled", "hopping"]
@@ -39,10 +40,10 @@ def run_sliced(query: Query, tables: dict[str, pa.Table], cuts: tuple[int, ...],
     for name, ends in times.items():
         lineage = program.lineage().get(name, ("0s", "0s"))
         halo = bounded(lineage, "us", length=length, warmup=None, name=name, output="out")
-        # Where events are is known by blocks of rows.
+        # Where events are is known of some rows.
         parts = np.array_split(ends, max(len(ends) // 8, 1))
-        blocks = [(int(part.min()), int(part.max())) for part in parts]
-        needs[name] = slices.needs(halo, Blocks(blocks))
+        known = [int(edge) for part in parts for edge in (part.min(), part.max())]
+        needs[name] = slices.needs(halo, Ends(known))
     span = (min(t.min() for t in times.values()) - 1, max(t.max() for t in times.values()))
     found = []
     for number in range(len(slices)):
@@ -92,9 +93,8 @@ def test_slices_see_the_row_that_lasts_into_them(seed: int, rows: int, cuts: tup
 
 def test_reaches_that_count_events_walk_over_gaps() -> None:
     halo = Halo(Reach(5, events=2), Reach(0))
-    ends = [(end, end) for end in (0, 50, 100, 101)]
-    assert halo.after(102, Blocks(ends)) <= 50
-    assert halo.after(102, Blocks([])) < -1000
+    assert halo.after(102, Ends([0, 50, 100, 101])) <= 50
+    assert halo.after(102, Ends([])) < -1000
 
 
 def test_unbounded_queries_are_refused_unless_warmed_up() -> None:
@@ -118,11 +118,8 @@ def test_slices_have_about_as_many_rows_each() -> None:
 @pytest.mark.parametrize(("name", "key"), [*((name, None) for name in CUT), ("zscore", "sym"), ("hopping", "sym")])
 def test_a_slice_with_many_rows_is_cut_further(name: str, key: str | None) -> None:
     table = ticks(np.random.default_rng(3), 300)
-    batches = with_header(table)
-    whole, parts = (
-        pa.Table.from_batches(sliced_task(ONE[name], table.schema, key, at_once=rows).run(iter(batches)))
-        for rows in (1000, 40)
-    )
+    tasks = (sliced_task(ONE[name], table.schema, key, at_once=rows) for rows in (1000, 40))
+    whole, parts = (pa.Table.from_batches(task.run(iter(with_header(task, table)))) for task in tasks)
     assert parts.equals(whole)
     assert len(parts) > 10
 
@@ -131,20 +128,20 @@ def sliced_task(query: Query, schema: pa.Schema, key: str | None = None, *, at_o
     """Give what executors run for a query of one input."""
     source = Deferred(tl.Table(schema.empty_table()), Events(time="ts", overlap="bag", key=key))
     bound = Bound(query(tl.Stream._input("stream", source)), {"stream": Schema(schema, source.events)})
-    columns = {column: column for column in bound.columns("stream")}
     cut = cut_input(bound, "stream", bound.halo("stream", None))
-    return SlicedTask(bound.task({"stream": columns}, ()), cuts=(cut,), at_once=at_once)
+    return SlicedTask(bound.task(()), cuts=(cut,), at_once=at_once)
 
 
-def with_header(table: pa.Table) -> list[pa.RecordBatch]:
-    """Give rows as a task gets them, after those that say when the run begins and ends."""
-    tags = pa.array(np.zeros(len(table)), pa.int8())
-    batch = table.append_column(ORDER, pa.array(np.arange(len(table)))).append_column(TAG, tags)
+def with_header(task: SlicedTask, table: pa.Table) -> list[pa.RecordBatch]:
+    """Give rows as a task gets them, with what says when the run begins and ends."""
+    (given,) = task.query.inputs
+    plan = Plan(Slices(()), (((-FOREVER, FOREVER),),))
+    pack = PackTask(0, replace(given.events, key=None), (given.schema,), 1, plan)
     times = np.asarray(table.column("ts").cast("int64"))
-    head = [batch.slice(0, 1).set_column(batch.num_columns - 1, TAG, pa.array([tag], pa.int8())) for tag in (-3, -4)]
-    span = [int(times.min()) - 1, int(times.max())]
-    head = [rows.set_column(rows.num_columns - 2, ORDER, pa.array([at])) for rows, at in zip(head, span, strict=True)]
-    return [found for part in (*head, batch) for found in part.to_batches()]
+    facts = {"slice": 0, "start": int(times.min()) - 1, "end": int(times.max())}
+    schema = packed_schema([given.schema])
+    head = [row_of({PLACE: 0, TAG: HEADER[what], NUMBER: value}, schema) for what, value in facts.items()]
+    return [*head, *pack.run(iter(table.select(given.schema.names).to_batches()))]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tilt as tl
-from queries import ONE, TWO, quotes, ticks
+from queries import KEYED, ONE, TWO, Query, quotes, ticks
 from test_run import by_time_and_key, local, same
 from tilt import spark as ts
 
@@ -94,3 +95,70 @@ def test_files_whose_columns_drift_are_refused_by_name(spark: SparkSession, tmp_
         job.collect()
     with pytest.raises(tl.SchemaError, match=r"part-001\.parquet has columns .*price: int64"):
         ts.scan_parquet(spark, str(path), time="ts")
+
+
+@pytest.mark.parametrize("name", ["diff", "filled", "zscore", "sessions", "texts"])
+def test_keys_of_files_are_the_local_result(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    table = ticks(np.random.default_rng(len(name)), 300)
+    path = written(tmp_path / "ticks", table, files=3, group=30)
+    scan = ts.scan_parquet(spark, path, time="ts")
+    found = ts.run(KEYED[name], scan, key="sym", partitions=3)
+    same(by_time_and_key(found.toArrow(), "sym"), local(KEYED[name], {"stream": table}, key="sym"))
+
+
+def test_files_are_cut_by_key_where_time_does_not_do(spark: SparkSession, tmp_path: Path) -> None:
+    path = written(tmp_path / "ticks", ticks(np.random.default_rng(1), 400), files=2, group=20)
+    scan = ts.scan_parquet(spark, path, time="ts")
+    by_key, by_time = "by key `sym`", "slices of the timeline"
+    assert by_key in ts.explain(KEYED["diff"], scan, time="ts", key="sym")
+    assert by_key in ts.explain(KEYED["filled"], scan, time="ts", key="sym")
+    # Most of the time between the first and the last row.
+    assert by_key in ts.explain(lambda x: x["price"]["-60s":].mean(), scan, time="ts", key="sym")
+    assert by_time in ts.explain(lambda x: x["price"]["-1s":].mean(), scan, time="ts", key="sym")
+    assert by_time in ts.explain(lambda x: x["price"]["-60s":].mean(), scan, time="ts", key="sym", slices=5)
+
+
+@pytest.mark.parametrize("kind", ["text", "category", "number", "fraction", "flag", "moment"])
+def test_keys_of_files_may_have_many_types(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    rng = np.random.default_rng(3)
+    trades, prices = ticks(rng, 200), quotes(rng, 150)
+    values: dict[str, list[object]] = {
+        "text": ["a", "é", "", None],
+        "category": ["a", "é", "", None],
+        "number": [1, -2, 3, None],
+        "fraction": [0.0, -0.0, float("nan"), None],
+        "flag": [True, False, None, None],
+        "moment": [dt.datetime(2026, 1, 1), dt.datetime(1960, 1, 1), None, None],  # noqa: DTZ001
+    }
+    keys = pa.array(values[kind])
+    keys = keys.dictionary_encode() if kind == "category" else keys
+    tables = {
+        name: table.set_column(
+            table.column_names.index("sym"), "k", keys.take(pa.array(rng.integers(0, 4, len(table))))
+        )
+        for name, table in {"trades": trades, "quotes": prices}.items()
+    }
+    scans = {
+        name: ts.scan_parquet(spark, written(tmp_path / name, table, files=2, group=40), time="ts")
+        for name, table in tables.items()
+    }
+    found = ts.run(TWO["asof"], scans, key="k", partitions=3).toArrow()
+    expected = local(TWO["asof"], tables, key="k")
+    order = [(column, "ascending") for column in ("ts", "size", "price", "mid")]
+    assert len(found) == len(expected) == 200
+    for column in ("ts", "size", "price", "mid"):
+        assert found.sort_by(order).column(column).equals(expected.sort_by(order).column(column))
+
+
+def test_an_input_of_files_without_a_key_goes_to_every_task(spark: SparkSession, tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    trades, market = ticks(rng, 200), quotes(rng, 100).select(["ts", "bid"])
+    streams = [tl.stream(trades, time="ts", name="trades", overlap="bag").key_by("sym")]
+    streams.append(tl.stream(market, time="ts", name="market", overlap="bag"))
+    query: Query = lambda trades, market: trades.with_columns(bid=market["bid"].hold())  # noqa: E731
+    scans = {
+        "trades": ts.scan_parquet(spark, written(tmp_path / "t", trades, files=2, group=30), time="ts", key="sym"),
+        "market": ts.scan_parquet(spark, written(tmp_path / "m", market, files=1, group=30), time="ts"),
+    }
+    found = ts.run(query, scans, partitions=3).toArrow()
+    same(by_time_and_key(found, "sym"), query(*streams).collect(layout="point").to_arrow())

@@ -65,9 +65,10 @@ def test_a_task_uses_the_cores_that_spark_has_set_aside(monkeypatch: pytest.Monk
     monkeypatch.setattr(Query, "run", noted)
     table = ticks(np.random.default_rng(1), 20)
     task = sliced_task(ONE["zscore"], table.schema)
+    batches = with_header(task, table)
     for context, threads in ((None, 1), (Context(), 3)):
         monkeypatch.setattr(TaskContext, "get", lambda context=context: context)
-        list(task.run(iter(with_header(table))))
+        list(task.run(iter(batches)))
         assert asked.pop() == threads
 
 
@@ -102,10 +103,12 @@ def peak():
 rows = 3_000_000
 times = pa.array(np.arange(rows) * 10_000, pa.timestamp("us", "UTC"))
 table = pa.table({"ts": times, "price": np.random.default_rng(1).normal(size=rows)})
-batches = with_header(table)
 task = sliced_task(ONE["zscore"], table.schema, at_once=int(sys.argv[1]))
+batches = with_header(task, table)
 # What compiling takes is not counted.
 list(task.query.compute({"stream": table.slice(0, 1000)}))
+# Nor is what it took to make the rows.
+Path("/proc/self/clear_refs").write_text("5")
 before = peak()
 count = sum(batch.num_rows for batch in task.run(iter(batches)))
 assert count == rows

@@ -1,13 +1,14 @@
 """Where the timeline is cut, and what each slice has to see.
 
 A slice ``(lo, hi]`` of the result needs the rows that intersect ``(lo - lookback, hi + lookahead]``. Reaches that count
-events besides time need to know where events are; :class:`Blocks` knows that roughly, and errs on the far side: a slice
+events besides time need to know where events are; :class:`Ends` knows some of them, and errs on the far side: a slice
 may see more rows than it needs, never fewer.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from tilt import _native
 from tilt.errors import QueryError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 FOREVER = 1 << 62
 """Further than any time, and yet not at the edge of 64 bits."""
@@ -44,27 +45,28 @@ class Reach:
         return cls(int(length) if unit == "tick" else _native.duration(length, unit), events)
 
 
-@dataclass(frozen=True)
-class Blocks:
-    """Sets of rows, of each the first and the last end. They may overlap in time."""
+class Ends:
+    """The ends of some rows."""
 
-    spans: Sequence[tuple[int, int]]
+    def __init__(self, ends: Iterable[int]) -> None:
+        """Take them in any order."""
+        self._ends = sorted(ends)
 
     def last(self, until: int) -> int:
         """Give an end that is at most ``until``: the last there is, or an earlier one; ``-FOREVER`` if there is none.
 
-        >>> from tilt.spark.cuts import Blocks
-        >>> blocks = Blocks([(0, 9), (10, 19)])
-        >>> blocks.last(25), blocks.last(15), blocks.last(5)
-        (19, 10, 0)
+        >>> from tilt.spark.cuts import FOREVER, Ends
+        >>> ends = Ends([0, 9, 10, 19])
+        >>> ends.last(25), ends.last(15), ends.last(-5) == -FOREVER
+        (19, 10, True)
         """
-        ends = [last if last <= until else first for first, last in self.spans if first <= until]
-        return max(ends, default=-FOREVER)
+        at = bisect_right(self._ends, until)
+        return self._ends[at - 1] if at else -FOREVER
 
     def first(self, since: int) -> int:
         """Give an end that is at least ``since``: the first there is, or a later one; ``FOREVER`` if there is none."""
-        ends = [first if first >= since else last for first, last in self.spans if last >= since]
-        return min(ends, default=FOREVER)
+        at = bisect_left(self._ends, since)
+        return self._ends[at] if at < len(self._ends) else FOREVER
 
 
 @dataclass(frozen=True)
@@ -81,22 +83,22 @@ class Halo:
         """Whether one must know where events are."""
         return self.length is None or self.lookback.events > 0 or self.lookahead.events > 0
 
-    def after(self, lo: int, blocks: Blocks) -> int:
+    def after(self, lo: int, ends: Ends) -> int:
         """Give the instant after which a row of a slice that begins at ``lo`` must end.
 
         Ticks may be walked before and after each gap that is skipped, which reaches further than walking them once.
         """
         at = lo - self.lookback.ticks
         for _ in range(self.lookback.events + (2 if self.length is None else 0)):
-            at = max(blocks.last(at), -FOREVER) - 2 - self.lookback.ticks
+            at = max(ends.last(at), -FOREVER) - 2 - self.lookback.ticks
         return max(at, -FOREVER)
 
-    def before(self, hi: int, blocks: Blocks) -> int:
+    def before(self, hi: int, ends: Ends) -> int:
         """Give the instant before which a row of a slice that ends at ``hi`` must start."""
         at = hi + self.lookahead.ticks
         steps = self.lookahead.events + (1 if self.lookahead.events else 0) + (2 if self.length is None else 0)
         for _ in range(steps):
-            at = min(blocks.first(at), FOREVER) + 2 + self.lookahead.ticks
+            at = min(ends.first(at), FOREVER) + 2 + self.lookahead.ticks
         return min(at, FOREVER)
 
 
@@ -120,18 +122,18 @@ class Slices:
         hi = self.cuts[number] if number < len(self.cuts) else FOREVER
         return lo, hi
 
-    def needs(self, halo: Halo, blocks: Blocks) -> list[tuple[int, int]]:
+    def needs(self, halo: Halo, ends: Ends) -> list[tuple[int, int]]:
         """Give for each slice after which instant a row must end, and before which it must start, to matter there.
 
-        >>> from tilt.spark.cuts import Blocks, Halo, Reach, Slices
-        >>> Slices((10, 20)).needs(Halo(Reach(3), Reach(0)), Blocks([]))[1]
+        >>> from tilt.spark.cuts import Ends, Halo, Reach, Slices
+        >>> Slices((10, 20)).needs(Halo(Reach(3), Reach(0)), Ends([]))[1]
         (7, 20)
         """
         found = []
         for number in range(len(self)):
             lo, hi = self.part(number)
-            after = -FOREVER if lo == -FOREVER else halo.after(lo, blocks)
-            before = FOREVER if hi == FOREVER else halo.before(hi, blocks)
+            after = -FOREVER if lo == -FOREVER else halo.after(lo, ends)
+            before = FOREVER if hi == FOREVER else halo.before(hi, ends)
             found.append((after, before))
         return found
 

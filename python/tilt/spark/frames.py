@@ -2,131 +2,83 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pyspark.sql import functions as F  # noqa: N812
 
 from tilt.errors import InternalError
-from tilt.spark.plan import has_ties
+from tilt.spark.boot import shipped
+from tilt.spark.packing import HEADER, NUMBER, PLACE, TAG, packed_schema
+from tilt.spark.placing import HASH, PLAN, PackTask
 from tilt.spark.records import named
+from tilt.spark.schemas import spark_schema
 from tilt.spark.sources import FrameSource
-from tilt.spark.task import HEADER, ORDER, TAG
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType
+    from pyspark.sql import Column, DataFrame
 
     from tilt.spark.plan import Bound
+    from tilt.spark.task import QueryTask
 
-PLACE = "tilt place"
-"""The column that says to which partition a row goes."""
-
-
-@dataclass(frozen=True)
-class Slots:
-    """Where the columns of several inputs are in one data frame: those of one type share columns."""
-
-    types: Mapping[str, DataType]
-    """The type of each slot."""
-    columns: Mapping[str, Mapping[str, str]]
-    """The slot of each column of each input."""
-
-    @classmethod
-    def of(cls, bound: Bound) -> Slots:
-        """Give a slot to every column that the query reads."""
-        types: dict[str, DataType] = {}
-        columns = {}
-        for name in bound.inputs:
-            frame = _frame(bound, name)
-            taken: dict[str, int] = {}
-            slots = {}
-            for column in bound.columns(name):
-                dtype = frame.schema[column].dataType
-                kind = dtype.simpleString()
-                number = taken[kind] = taken.get(kind, 0) + 1
-                slot = f"{kind} {number}"
-                types[slot] = dtype
-                slots[column] = slot
-            columns[name] = slots
-        return cls(types, columns)
-
-    def rows(self, bound: Bound, name: str) -> DataFrame:
-        """Give the rows of an input by slots, with what says their order if that can matter."""
-        selected = [named(column).alias(slot) for column, slot in self.columns[name].items()]
-        ties = F.monotonically_increasing_id() if has_ties(bound.inputs[name].events) else F.lit(None).cast("bigint")
-        return _frame(bound, name).select(*selected, ties.alias(ORDER))
-
-    def tagged(self, rows: DataFrame, tag: int) -> DataFrame:
-        """Give rows with all slots, the columns in one order, and which input they are of."""
-        missing = [slot for slot in self.types if slot not in rows.columns]
-        nulls = {slot: F.lit(None).cast(self.types[slot]) for slot in missing}
-        whole = rows.withColumns({**nulls, TAG: F.lit(tag).cast("tinyint")})
-        return whole.select(PLACE, TAG, ORDER, *(named(slot) for slot in self.types))
-
-    def header(self, spark: SparkSession, places: int, about: Mapping[str, Column]) -> DataFrame:
-        """Give rows that tell each partition what it is about: values may depend on ``id``, the partition's number."""
-        facts = [F.struct(F.lit(HEADER[what]).alias("tag"), value.alias("value")) for what, value in about.items()]
-        head = spark.range(places).select("id", F.explode(F.array(*facts)).alias("fact"))
-        head = head.where("fact.value is not null")
-        columns = {
-            PLACE: F.col("id").cast("int"),
-            TAG: F.col("fact.tag").cast("tinyint"),
-            ORDER: F.col("fact.value"),
-            **{slot: F.lit(None).cast(dtype) for slot, dtype in self.types.items()},
-        }
-        return head.select(*(column.alias(name) for name, column in columns.items()))
+_WITHIN = (1 << 33) - 1
+"""Which bits of a row's number tell it apart from others of its partition."""
 
 
-def _frame(bound: Bound, name: str) -> DataFrame:
+def rows(bound: Bound, name: str) -> DataFrame:
+    """Give the columns of an input that the query reads."""
     source = bound.inputs[name]
     if not isinstance(source, FrameSource):
         message = f"~{name} is no data frame"
         raise InternalError(message)
-    return source.frame
+    return source.frame.select(*map(named, bound.columns(name)))
 
 
-def times(bound: Bound, slots: Slots, name: str) -> tuple[Column, Column]:
-    """Give start and end of rows by slots, as far as columns say them: both are the end unless there are two."""
-    given = bound.inputs[name].events.times
-    start, end = (given, given) if isinstance(given, str) else given
-    return named(slots.columns[name][start]), named(slots.columns[name][end])
+def hashed(key: str) -> Column:
+    """Give a hash of the key of rows."""
+    return F.xxhash64(named(key))
 
 
-def counted(rows: DataFrame, found: Mapping[str, tuple[Column, Column, bool]], size: int) -> DataFrame:
-    """Add columns that say how many elements of a sorted array are less than a value, or at most it.
+def packed(bound: Bound, query: QueryTask, places: int, plan: Column | None) -> list[DataFrame]:
+    """Give the rows of each input as blocks."""
+    schemas = tuple(given.schema for given in query.inputs)
+    parts = []
+    for at, given in enumerate(query.inputs):
+        found = {}
+        if given.events.key is not None:
+            found[HASH] = hashed(given.events.key)
+        if plan is not None:
+            # It is the same for all rows: one of each partition tells it.
+            is_first = F.monotonically_increasing_id().bitwiseAND(_WITHIN) == 0
+            found[PLAN] = F.when(is_first, plan.getField("plan"))
+        told = rows(bound, given.name).withColumns(found)
+        task = PackTask(at, given.events, schemas, places)
+        parts.append(told.mapInArrow(shipped(task), spark_schema(packed_schema(schemas))))
+    return parts
 
-    Each is an array of at most ``size`` elements, a value, and whether equal elements count. The search is unrolled:
-    a few comparisons a row, in generated code.
+
+def moved(
+    blocks: Sequence[DataFrame], places: int, about: Mapping[str, Column], plans: Mapping[str, Column]
+) -> DataFrame:
+    """Give blocks in the partitions that are their places, and what these are about.
+
+    Values of ``about`` may depend on ``id``, the number of a place, and on plans by their names, which Spark then finds
+    once and not for each value.
     """
-    # As columns they are computed once. In every step anew, a plan would have dozens of the same subquery.
-    given: dict[str, Column] = {}
-    for name, (array, value, _) in found.items():
-        given |= {f"{name} of": array, f"{name} at": value}
-    rows = rows.withColumns({**given, **dict.fromkeys(found, F.lit(0))})
-    step = 1 << max(size.bit_length() - 1, 0)
-    while step:
-        steps = {}
-        for name, (_, _, equal) in found.items():
-            value, element = F.col(f"{name} at"), F.get(F.col(f"{name} of"), F.col(name) + (step - 1))
-            # The value first: where that is null, nothing is looked up.
-            is_before = value >= element if equal else value > element
-            steps[name] = F.col(name) + F.when(is_before, step).otherwise(0)
-        rows = rows.withColumns(steps)
-        step //= 2
-    return rows.drop(*given)
-
-
-def placed(rows: DataFrame, places: int) -> DataFrame:
-    """Move each row to the partition that its column :data:`PLACE` names, and drop that."""
-    if hasattr(rows, "repartitionById"):
-        moved = rows.repartitionById(places, PLACE)
-    else:
-        moved = rows.repartition(places, F.get(F.array(*map(F.lit, preimages(places))), F.col(PLACE)))
-    return moved.drop(PLACE)
+    whole = merged(blocks)
+    if about:
+        facts = [F.struct(F.lit(HEADER[what]).alias("tag"), value.alias("value")) for what, value in about.items()]
+        known = whole.sparkSession.range(places).withColumns(dict(plans))
+        head = known.select("id", F.explode(F.array(*facts)).alias("fact"))
+        values = {PLACE: F.col("id").cast("int"), TAG: F.col("fact.tag"), NUMBER: F.col("fact.value")}
+        values |= {name: F.lit(None).cast("binary") for name in whole.columns[len(values) :]}
+        facts_of = head.where("fact.value is not null").select(*(value.alias(name) for name, value in values.items()))
+        whole = whole.unionAll(facts_of)
+    if hasattr(whole, "repartitionById"):
+        return whole.repartitionById(places, PLACE)
+    return whole.repartition(places, F.get(F.array(*map(F.lit, preimages(places))), F.col(PLACE)))
 
 
 def preimages(places: int) -> list[int]:

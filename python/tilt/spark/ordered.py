@@ -18,13 +18,13 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from tilt.errors import InternalError, QueryError, SchemaError
 from tilt.spark.boot import shipped
-from tilt.spark.cuts import Blocks, Slices
-from tilt.spark.frames import Slots
+from tilt.spark.cuts import Ends, Slices
+from tilt.spark.frames import rows as rows_of
 from tilt.spark.records import named
 from tilt.spark.schemas import spark_schema
 from tilt.spark.sliced import SlicedTask
 from tilt.spark.survey import cut_input
-from tilt.spark.task import ORDER, as_integers, in_order
+from tilt.spark.task import as_integers, in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +62,7 @@ class OrderedTask(SlicedTask):
         found = list(batches)
         if not any(batch.num_rows for batch in found):
             return
-        own = pa.Table.from_batches(found).select(list(given.columns.values())).rename_columns(list(given.columns))
+        own = pa.Table.from_batches(found)
         context = TaskContext.get()
         stretch = (self.stretches or {}).get(context.partitionId() if context is not None else -1)
         times = as_integers(own.column(str(given.events.times))) * self.cuts[0].scale
@@ -100,17 +100,15 @@ class Ordered:
             message = "ordered=True is for one input with one column of times; leave it out"
             raise QueryError(message)
         (name,) = bound.inputs
-        slots = Slots.of(bound)
-        rows = slots.rows(bound, name).drop(ORDER)
-        time = named(slots.columns[name][str(bound.inputs[name].events.times)])
+        rows = rows_of(bound, name)
+        time = named(str(bound.inputs[name].events.times))
         cut = cut_input(bound, name, bound.halo(name, self.warmup))
         known = self._stretched(rows, time, cut.scale)
         slices = Slices(tuple(last for _, _, last in known[:-1]))
-        needs = slices.needs(cut.halo, Blocks([(first, last) for _, first, last in known]))
+        needs = slices.needs(cut.halo, Ends(edge for stretch in known for edge in stretch[1:]))
         limits = [cut.limits(*need) for need in needs]
         own = [(first // cut.scale, last // cut.scale) for _, first, last in known]
-        halo = self._halo(rows, time, own, limits).rename_columns(list(slots.columns[name]))
-        halo = in_order(halo, str(bound.inputs[name].events.times))
+        halo = in_order(self._halo(rows, time, own, limits), str(bound.inputs[name].events.times))
         times = as_integers(halo.column(str(bound.inputs[name].events.times)))
         stretches = {}
         for at, (number, first, last) in enumerate(known):
@@ -120,8 +118,7 @@ class Ordered:
             )
             stretches[number] = Stretch(slices.part(at), first, last, early, late)
         span = (known[0][1] - cut.length, known[-1][2]) if known else (0, 0)
-        query = bound.task(slots.columns, self.imports)
-        task = OrderedTask(query, cuts=(cut,), span=span, stretches=stretches)
+        task = OrderedTask(bound.task(self.imports), cuts=(cut,), span=span, stretches=stretches)
         return rows.mapInArrow(shipped(task, bound.functions()), spark_schema(bound.schema))
 
     @staticmethod

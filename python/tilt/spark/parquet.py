@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from tilt.errors import FileError, QueryError, SchemaError
 from tilt.sources import Events
 from tilt.spark.boot import shipped
-from tilt.spark.cuts import Blocks, Slices
+from tilt.spark.cuts import Ends, Slices
 from tilt.spark.schemas import spark_schema
 from tilt.spark.survey import AT_ONCE, cut_input
 from tilt.spark.task import QueryTask, TaskInput, as_integers, between, in_order
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _GROUPS = 4
 """How many row groups a slice has at least, by default: it reads those of its halo besides."""
+_TWICE = 2
+"""How often a row group is read on average, at most, by a query that could be cut by key."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,19 @@ class Direct:
     warmup: int | None
     imports: tuple[str, ...]
 
+    @property
+    def pays(self) -> bool:
+        """Whether a query with a key reads about as much as there is, if it is cut by time."""
+        if self.bound.fills:
+            return False
+        try:
+            slices = self.cut()
+            shares = [share for name in self.bound.inputs for share in self._shares(name, slices)]
+        except QueryError:
+            return False
+        read = sum(len(numbers) for share in shares for _, numbers in share.groups)
+        return read <= _TWICE * sum(len(source.groups) for _, _, source in self._sources())
+
     def cut(self) -> Slices:
         """Give slices of about the same number of rows, which begin where row groups do if these follow each other."""
         blocks = [
@@ -196,30 +211,21 @@ class Direct:
     def frame(self) -> DataFrame:
         """Give the result."""
         slices = self.cut()
-        starts, ends = [], []
-        for name, scale, source in self._sources():
-            length = self.bound.length(name)
-            starts += [group.first * scale - (1 if length is None else length) for group in source.groups]
-            ends += [group.last * scale for group in source.groups]
-        columns = {name: {column: column for column in self.bound.columns(name)} for name in self.bound.inputs}
-        query = self.bound.task(columns, self.imports)
+        query = self.bound.task(self.imports)
         shares = zip(*(self._shares(name, slices) for name in self.bound.inputs), strict=True)
-        task = DirectTask(query, slices, (min(starts), max(ends)), tuple(shares))
+        task = DirectTask(query, slices, span_of(self.bound), tuple(shares))
         session = next(iter(self.bound.inputs.values())).session
         numbers = session.range(0, len(slices), 1, len(slices))
         return numbers.mapInArrow(shipped(task, self.bound.functions()), spark_schema(self.bound.schema))
 
     def _shares(self, name: str, slices: Slices) -> list[Share]:
         """Give what each slice reads of an input."""
-        source = self.bound.inputs[name]
-        if not isinstance(source, ParquetSource):
-            message = "Parquet files and data frames are not inputs of one query; read all by spark.read.parquet"
-            raise QueryError(message)
+        source = scan_of(self.bound, name)
         scale = self.bound.scale(name)
         given = cut_input(self.bound, name, self.bound.halo(name, self.warmup))
-        blocks = Blocks([(group.least * scale, group.last * scale) for group in source.groups])
+        ends = Ends(end * scale for group in source.groups for end in (group.least, group.last))
         found = []
-        for need in slices.needs(given.halo, blocks):
+        for need in slices.needs(given.halo, ends):
             share = given.limits(*need)
             groups: dict[str, list[int]] = {}
             for group in source.groups:
@@ -229,19 +235,40 @@ class Direct:
         return found
 
 
+def scan_of(bound: Bound, name: str) -> ParquetSource:
+    """Give an input of a query whose inputs are all files."""
+    source = bound.inputs[name]
+    if not isinstance(source, ParquetSource):
+        message = "Parquet files and data frames are not inputs of one query; read all by spark.read.parquet"
+        raise QueryError(message)
+    return source
+
+
+def span_of(bound: Bound) -> tuple[int, int]:
+    """Give when the run begins and ends."""
+    starts, ends = [], []
+    for name in bound.inputs:
+        source, scale, length = scan_of(bound, name), bound.scale(name), bound.length(name)
+        starts += [group.first * scale - (1 if length is None else length) for group in source.groups]
+        ends += [group.last * scale for group in source.groups]
+    return min(starts), max(ends)
+
+
+def read_groups(given: TaskInput, path: str, numbers: Sequence[int]) -> pa.Table:
+    """Read row groups of a file."""
+    system, inner = pa.fs.FileSystem.from_uri(path) if "://" in path else (pa.fs.LocalFileSystem(), path)
+    with system.open_input_file(inner) as file:
+        table = pq.ParquetFile(file).read_row_groups(numbers, given.schema.names, use_threads=False)
+    for field in given.schema:
+        if field.name not in table.column_names or table.schema.field(field.name).type != field.type:
+            message = f"column `{field.name}` of {path} is not what it was when the query was planned: {field.type}"
+            raise SchemaError(message, column=field.name)
+    return table.select(given.schema.names)
+
+
 def _read(given: TaskInput, share: Share) -> pa.Table:
     """Read the rows of a share, in order of time."""
-    columns = list(given.columns)
-    tables = []
-    for path, numbers in share.groups:
-        system, inner = pa.fs.FileSystem.from_uri(path) if "://" in path else (pa.fs.LocalFileSystem(), path)
-        with system.open_input_file(inner) as file:
-            table = pq.ParquetFile(file).read_row_groups(numbers, columns, use_threads=False)
-        for field in given.schema:
-            if field.name not in table.column_names or table.schema.field(field.name).type != field.type:
-                message = f"column `{field.name}` of {path} is not what it was when the query was planned: {field.type}"
-                raise SchemaError(message, column=field.name)
-        tables.append(table.select(columns))
+    tables = [read_groups(given, path, numbers) for path, numbers in share.groups]
     whole = pa.concat_tables(tables) if tables else given.schema.empty_table()
     times = given.events.times
     rows = between(whole, given.events, share.after, share.before)

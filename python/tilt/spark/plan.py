@@ -204,8 +204,8 @@ class Bound:
         names = [found[1] for found in _EXTERN.finditer(str(self.program))]
         return {name: FUNCTIONS[name] for name in names if not isinstance(FUNCTIONS.get(name), _native.Pointer)}
 
-    def task(self, columns: Mapping[str, Mapping[str, str]], imports: tuple[str, ...]) -> QueryTask:
-        """Give what executors run, given where they find the columns of each input."""
+    def task(self, imports: tuple[str, ...]) -> QueryTask:
+        """Give what executors run."""
         unnamed = [
             found[1]
             for found in _EXTERN.finditer(str(self.program))
@@ -221,19 +221,12 @@ class Bound:
             TaskInput(
                 name,
                 source.events,
-                pa.schema([source.schema().field(column) for column in columns[name]]),
-                columns[name],
-                has_ties(source.events),
+                pa.schema([source.schema().field(column) for column in self.columns(name)]),
                 source.ties,
             )
             for name, source in self.inputs.items()
         )
         return QueryTask(str(self.stream._query().program), inputs, self.schema, self.layout, imports)
-
-
-def has_ties(events: Events) -> bool:
-    """Whether several rows may have one time, so that their order matters."""
-    return events.overlap != "disjoint" if events.overlap else events.valid == "point" and events.period is None
 
 
 def _column(number: int | None, dtype: pa.DataType) -> pa.Array:

@@ -16,6 +16,7 @@ from tilt.spark.ordered import Ordered
 from tilt.spark.parquet import Direct, ParquetSource
 from tilt.spark.plan import Bound
 from tilt.spark.records import nested
+from tilt.spark.scanned import Scanned
 from tilt.spark.sliced import Sliced
 from tilt.spark.streaming import PROVIDER, ROCKSDB
 
@@ -37,7 +38,7 @@ _SKEW = 2.0
 _said: set[str] = set()
 
 
-Planned: TypeAlias = Keyed | Sliced | Ordered | Direct
+Planned: TypeAlias = Keyed | Sliced | Ordered | Direct | Scanned
 """A query and how it is cut."""
 _OPTIONS = {"slices", "partitions", "skew", "ordered", "warmup", "layout", "imports"}
 """What is not about how rows become events."""
@@ -129,11 +130,13 @@ def _planned(query: object, data: object, options: Mapping[str, Any]) -> Planned
         ticks = None if warmup is None else _native.duration(duration_text(warmup), whole.program.unit)
         is_direct = any(isinstance(source, ParquetSource) for source in inputs.values())
         is_ordered = bool(options.get("ordered"))
-        by_time = is_direct or is_ordered or "slices" in options
+        by_time = is_ordered or "slices" in options
+        if is_direct and not by_time:
+            by_time = not whole.key or ("partitions" not in options and Direct(whole, None, ticks, imports).pays)
         if whole.key and by_time and whole.fills:
             message = "keys may have events where they have no rows, so the timeline cannot be cut; leave out slices="
             raise QueryError(message)
-        if is_direct:
+        if is_direct and by_time:
             return Direct(whole, options.get("slices"), ticks, imports)
         _advise(session)
         if is_ordered:
@@ -144,6 +147,8 @@ def _planned(query: object, data: object, options: Mapping[str, Any]) -> Planned
         if tasks < 1:
             message = f"there must be a task at least, not {tasks}"
             raise ValueError(message)
+        if is_direct:
+            return Scanned(whole, tasks, imports)
         if whole.key and not by_time:
             return Keyed(whole, tasks, imports, options.get("skew", _SKEW))
         return Sliced(whole, tasks, ticks, imports)

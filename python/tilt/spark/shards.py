@@ -142,9 +142,8 @@ class ShardTask:
 
 def shard_task(bound: Bound, lateness: Mapping[str, Any], late: str, imports: tuple[str, ...]) -> ShardTask:
     """Give the task of a query."""
-    columns = {name: {column: column for column in bound.columns(name)} for name in bound.inputs}
     scales = tuple(bound.scale(name) for name in bound.inputs)
-    return ShardTask(bound.task(columns, imports), scales, dict(lateness), late)
+    return ShardTask(bound.task(imports), scales, dict(lateness), late)
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
 from tilt.spark.boot import shipped
-from tilt.spark.cuts import Blocks, Slices
-from tilt.spark.frames import merged, times
+from tilt.spark.frames import hashed, merged, rows
+from tilt.spark.placing import HASH
 from tilt.spark.records import named
 from tilt.spark.schemas import spark_schema
-from tilt.spark.survey import cells, cut_input, limits_schema, sliced_limits
+from tilt.spark.survey import PLANNED, cut_input, planned, row_of
 from tilt.spark.task import as_integers
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from tilt.spark.cuts import Halo
-    from tilt.spark.frames import Slots
     from tilt.spark.plan import Bound
     from tilt.spark.survey import CutInput
 
@@ -37,15 +36,24 @@ ENOUGH = 256
 """How many rows of a sample a key must have to be split: with fewer it is small, or the sample says too little."""
 _KEYS, _POINTS = 64, 256
 """Of how many keys a partition tells times, and how many of them."""
-_HASH, _TIME = "hash", "time"
-_SAMPLED = pa.schema([("hash", pa.int64()), ("rows", pa.int64()), ("ticks", pa.list_(pa.int64()))])
+TIME = "tilt time"
+_SAMPLED = pa.schema(
+    [
+        ("hash", pa.int64()),
+        ("input", pa.int32()),
+        ("rows", pa.int64()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+        ("points", pa.list_(pa.int64())),
+    ]
+)
 
 
 @dataclass(frozen=True)
 class SampleTask:
     """Tells of the sampled rows of a partition how many there are, and how many of the most frequent keys, and when."""
 
-    scale: int
+    input: int
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give a row for each of these keys, and one without a key for all."""
@@ -53,18 +61,16 @@ class SampleTask:
         if not found:
             return
         rows = pa.Table.from_batches(found)
-        rows = rows.filter(rows.column(_TIME).is_valid())
-        hashes = rows.column(_HASH).to_numpy()
-        ticks = as_integers(rows.column(_TIME)) * self.scale
+        rows = rows.filter(rows.column(TIME).is_valid())
+        hashes = rows.column(HASH).to_numpy()
+        times = as_integers(rows.column(TIME))
         keys, inverse, counts = np.unique(hashes, return_inverse=True, return_counts=True)
-        most = np.argsort(-counts, kind="stable")[:_KEYS]
-        told = []
-        for key in most:
-            mine = np.sort(ticks[inverse == key])
+        for key in np.argsort(-counts, kind="stable")[:_KEYS]:
+            mine = np.sort(times[inverse == key])
             points = mine[np.linspace(0, len(mine) - 1, min(len(mine), _POINTS)).astype(np.int64)]
-            told.append((int(keys[key]), len(mine), points.tolist()))
-        columns = zip(*told, (None, len(rows), []), strict=True)
-        yield pa.record_batch([pa.array(list(c), f.type) for c, f in zip(columns, _SAMPLED, strict=True)], _SAMPLED)
+            told = {"hash": int(keys[key]), "input": self.input, "rows": len(mine), "points": points}
+            yield row_of({**told, "first": mine[0], "last": mine[-1]}, _SAMPLED)
+        yield row_of({"rows": len(rows)}, _SAMPLED)
 
 
 @dataclass(frozen=True)
@@ -77,35 +83,27 @@ class SkewTask:
     enough: int
     inputs: tuple[CutInput, ...]
 
-    def schema(self) -> pa.Schema:
-        """Give the columns of the row: hashes of keys, and those of :class:`tilt.spark.survey.CutTask`."""
-        number = pa.int64()
-        fields = [("keys", pa.list_(number)), ("slices", number), ("cuts", pa.list_(number))]
-        return pa.schema(fields + limits_schema(self.inputs))
-
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Give the row."""
+        """Give the plan."""
         total = 0
         rows: dict[int, int] = {}
-        points: dict[int, list[tuple[int, int, float]]] = {}
+        told: dict[int, list[dict[str, Any]]] = {}
         for batch in batches:
-            for told in batch.to_pylist():
-                key, count, ticks = told["hash"], told["rows"], told["ticks"]
+            for part in batch.to_pylist():
+                key, count = part["hash"], part["rows"]
                 if key is None:
                     total += count
                     continue
                 rows[key] = rows.get(key, 0) + count
-                points.setdefault(key, []).extend((at, at, count / len(ticks)) for at in ticks)
+                told.setdefault(key, []).append(part)
         mean = total / self.partitions
         split = sorted(key for key, count in rows.items() if count >= max(self.skew * mean, self.enough))
-        found: dict[str, Any] = {"keys": split, "slices": 0}
-        if split:
-            share = sum(rows[key] for key in split) / mean
-            number = min(max(round(share), 2), self.partitions)
-            slices = Slices.by_counts([point for key in split for point in points[key]], number)
-            found |= {"slices": len(slices), "cuts": slices.cuts}
-            found |= sliced_limits(slices, self.inputs, [Blocks([]) for _ in self.inputs])
-        yield cells(found, self.schema())
+        if not split:
+            yield row_of({}, PLANNED)
+            return
+        share = sum(rows[key] for key in split) / mean
+        number = min(max(round(share), 2), self.partitions)
+        yield planned(tuple(split), self.inputs, [part for key in split for part in told[key]], number)
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,6 @@ class Skew:
     """What has to be known of keys before rows are moved. It is found when the job runs, by a subquery."""
 
     bound: Bound
-    slots: Slots
     partitions: int
     skew: float
     halos: Mapping[str, Halo]
@@ -122,13 +119,14 @@ class Skew:
         """Give the row of :class:`SkewTask` as a value."""
         inputs = tuple(cut_input(self.bound, name, halo) for name, halo in self.halos.items())
         task = SkewTask(self.partitions, self.skew, ENOUGH, inputs)
-        keyed = [name for name, source in self.bound.inputs.items() if source.events.key is not None]
-        told = merged([self._sampled(name) for name in keyed]).repartition(1)
-        return told.mapInArrow(shipped(task), spark_schema(task.schema())).select(F.struct("*")).scalar()
+        keys = {name: source.events.key for name, source in self.bound.inputs.items()}
+        told = [self._sampled(at, name, key) for at, (name, key) in enumerate(keys.items()) if key is not None]
+        found = merged(told).repartition(1).mapInArrow(shipped(task), spark_schema(PLANNED))
+        return found.select(F.struct("*")).scalar()
 
-    def _sampled(self, name: str) -> DataFrame:
-        key = named(self.slots.columns[name][str(self.bound.inputs[name].events.key)])
-        _, end = times(self.bound, self.slots, name)
-        rows = self.slots.rows(self.bound, name).select(F.xxhash64(key).alias(_HASH), end.alias(_TIME))
-        drawn = rows.where(F.pmod(F.xxhash64(_HASH, _TIME), F.lit(ONE_IN)) == 0)
-        return drawn.mapInArrow(shipped(SampleTask(self.bound.scale(name))), spark_schema(_SAMPLED))
+    def _sampled(self, at: int, name: str, key: str) -> DataFrame:
+        times = self.bound.inputs[name].events.times
+        end = named(times if isinstance(times, str) else times[1])
+        told = rows(self.bound, name).select(hashed(key).alias(HASH), end.alias(TIME))
+        drawn = told.where(F.pmod(F.xxhash64(HASH, TIME), F.lit(ONE_IN)) == 0)
+        return drawn.mapInArrow(shipped(SampleTask(at)), spark_schema(_SAMPLED))

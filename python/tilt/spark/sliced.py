@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from tilt.spark.boot import shipped
-from tilt.spark.cuts import Blocks, Slices
-from tilt.spark.frames import PLACE, Slots, counted, merged, placed, times
+from tilt.spark.cuts import Ends, Slices
+from tilt.spark.frames import moved, packed
 from tilt.spark.schemas import spark_schema
 from tilt.spark.survey import AT_ONCE, CutInput, Survey, cut_input
 from tilt.spark.task import PartitionTask, as_integers, between
@@ -21,13 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
     from tilt.spark.cuts import Halo
     from tilt.spark.plan import Bound
-
-SEARCHED = ("tilt first", "tilt last")
-"""The columns that say which slices a row goes to."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +48,8 @@ class SlicedTask(PartitionTask):
         slices = Slices(tuple(at for at in Slices.by_counts(counted, number).cuts if lo < at < hi))
         needs = {}
         for name, cut in zip(rows, self.cuts, strict=True):
-            blocks = Blocks([(first, last) for first, last, _ in known[name]])
-            needs[name] = [cut.limits(*need) for need in slices.needs(cut.halo, blocks)]
+            ends = Ends(edge for block in known[name] for edge in block[:2])
+            needs[name] = [cut.limits(*need) for need in slices.needs(cut.halo, ends)]
         events = {given.name: given.events for given in self.query.inputs}
         for at in range(len(slices)):
             begin, end = slices.part(at)
@@ -96,44 +93,19 @@ class Sliced:
 
     def frame(self) -> DataFrame:
         """Give the result."""
-        bound, slots = self.bound, Slots.of(self.bound)
-        plan = Survey(bound, slots, self.slices, self.halos()).plan()
-        parts = [slots.tagged(self._copied(slots, at, name, plan), at) for at, name in enumerate(bound.inputs)]
-        exists = F.col("id") < plan.getField("slices")
-        spark = next(iter(bound.inputs.values())).session
-        parts.append(
-            slots.header(
-                spark,
-                self.slices,
-                {
-                    "lo": F.when(F.col("id") > 0, F.get(plan.getField("cuts"), F.col("id").cast("int") - 1)),
-                    "hi": F.get(plan.getField("cuts"), F.col("id").cast("int")),
-                    "start": F.when(exists, plan.getField("start")),
-                    "end": F.when(exists, plan.getField("end")),
-                },
-            )
+        bound, halos = self.bound, self.halos()
+        plan = Survey(bound, self.slices, halos).plan()
+        number = F.col("id").cast("int")
+        exists = number < F.col("plan.slices")
+        about = {
+            "slice": F.when(exists, F.col("id")),
+            "lo": F.when(number > 0, F.get("plan.cuts", number - 1)),
+            "hi": F.get("plan.cuts", number),
+            "start": F.when(exists, F.col("plan.start")),
+            "end": F.when(exists, F.col("plan.end")),
+        }
+        task = SlicedTask(
+            bound.task(self.imports), cuts=tuple(cut_input(bound, name, halo) for name, halo in halos.items())
         )
-        cuts = tuple(cut_input(bound, name, halo) for name, halo in self.halos().items())
-        task = SlicedTask(bound.task(slots.columns, self.imports), cuts=cuts)
-        rows = placed(merged(parts), self.slices)
-        return rows.mapInArrow(shipped(task, bound.functions()), spark_schema(bound.schema))
-
-    def _copied(self, slots: Slots, at: int, name: str, plan: Column) -> DataFrame:
-        """Give the rows of an input, each as often as slices need it."""
-        rows, found = needed(slots.rows(self.bound, name), times(self.bound, slots, name), plan, at, self.slices)
-        return rows.withColumn(PLACE, F.explode(found)).drop(*SEARCHED)
-
-
-def needed(  # noqa: PLR0913
-    rows: DataFrame, span: tuple[Column, Column], plan: Column, at: int, slices: int, *, first_place: int = 0
-) -> tuple[DataFrame, Column]:
-    """Find which slices need each row of an input, given its start and end, by columns :data:`SEARCHED`.
-
-    Slices are numbered from ``first_place`` on.
-    """
-    start, end = span
-    after, before = plan.getField(f"after_{at}"), plan.getField(f"before_{at}")
-    first, last = SEARCHED
-    rows = counted(rows, {last: (after, end, False), first: (before, start, True)}, slices)
-    # A row without a time goes to the first slice, which says so.
-    return rows, F.sequence(F.col(first) + first_place, F.greatest(F.col(first), F.col(last)) + first_place)
+        blocks = moved(packed(bound, task.query, self.slices, plan), self.slices, about, {"plan": plan})
+        return blocks.mapInArrow(shipped(task, bound.functions()), spark_schema(bound.schema))

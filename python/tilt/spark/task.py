@@ -14,6 +14,7 @@ from tilt.errors import TiltError
 from tilt.run import Query
 from tilt.sources import Events, Rows
 from tilt.spark.cuts import FOREVER
+from tilt.spark.packing import HEADER, NUMBER, TAG, unpacked
 from tilt.table import Table
 
 if TYPE_CHECKING:
@@ -22,28 +23,18 @@ if TYPE_CHECKING:
     from tilt.run import Layout
 
 _BATCH_ROWS = 1 << 16
-TAG, ORDER = "tilt tag", "tilt order"
-"""The columns that say which input a row is of, and in which order rows with one time stand.
-
-Rows with a negative tag are about the slice: they have a number in ``ORDER``, and :data:`HEADER` says what it is.
-"""
-HEADER = {"lo": -1, "hi": -2, "start": -3, "end": -4}
 
 
 @dataclass(frozen=True)
 class TaskInput:
-    """An input of the query, and where its columns are among those of a partition."""
+    """An input of the query."""
 
     name: str
     events: Events
     schema: pa.Schema
     """The columns that are read."""
-    columns: Mapping[str, str]
-    """The column of a partition that holds each of them."""
-    ordered: bool
-    """Whether rows are told apart by ``ORDER`` where their times are the same."""
     ties: tuple[str, ...] = ()
-    """Columns that tell them apart before that."""
+    """Columns by which rows with one time are ordered, before the order in which they stand."""
 
 
 @dataclass(frozen=True)
@@ -87,19 +78,30 @@ class QueryTask:
 
 @dataclass(frozen=True)
 class PartitionTask:
-    """Runs a query on partitions that hold all rows it needs, in any order, and perhaps what slice they are."""
+    """Runs a query on partitions that hold all rows it needs, as blocks, and what slice they are.
+
+    There are rows of keys that are whole, of a slice, or of both.
+    """
 
     query: QueryTask
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give the result of a partition."""
-        header, rows = self.gather(batches)
-        if not header and not any(table.num_rows for table in rows.values()):
-            return
+        header, blocks = _gathered(batches)
         span = (header["start"], header["end"]) if "start" in header else None
-        whole = (header.get("lo", -FOREVER), header.get("hi", FOREVER))
-        for some, part in self.parts(rows, whole):
-            yield from self.query.compute(some, span=span, part=part)
+        inputs = len(self.query.inputs)
+        everything = (-FOREVER, FOREVER)
+        slice_ = (header.get("lo", -FOREVER), header.get("hi", FOREVER))
+        for first, whole in ((0, everything), (inputs, slice_)):
+            # A slice may have results where it has no rows; keys that are whole are those of rows.
+            is_empty = not any(first + at in blocks for at in range(inputs))
+            if is_empty and (first == 0 or "slice" not in header):
+                continue
+            rows = {
+                given.name: _sorted(given, blocks.pop(first + at, [])) for at, given in enumerate(self.query.inputs)
+            }
+            for some, part in self.parts(rows, whole):
+                yield from self.query.compute(some, span=span, part=part)
 
     def parts(
         self, rows: dict[str, pa.Table], whole: tuple[int, int]
@@ -107,39 +109,29 @@ class PartitionTask:
         """Give what is run at once: here all."""
         yield rows, whole
 
-    def gather(self, batches: Iterator[pa.RecordBatch]) -> tuple[dict[str, int], dict[str, pa.Table]]:
-        """Give what is known of the slice, and the rows of each input in order of time."""
-        header: dict[str, int] = {}
-        found: dict[str, list[pa.RecordBatch]] = {given.name: [] for given in self.query.inputs}
-        schema = None
-        for batch in batches:
-            schema = batch.schema
-            if TAG not in schema.names:
-                found[self.query.inputs[0].name].append(batch)
-                continue
-            tags = batch.column(TAG).to_numpy(zero_copy_only=False)
-            if tags.min(initial=0) < 0:
-                for name, tag in HEADER.items():
-                    for row in np.flatnonzero(tags == tag):
-                        header[name] = batch.column(ORDER)[row].as_py()
-            for tag, given in enumerate(self.query.inputs):
-                kept = tags == tag
-                if kept.all():
-                    found[given.name].append(batch)
-                elif kept.any():
-                    found[given.name].append(batch.filter(pa.array(kept)))
-        if schema is None:
-            return header, {}
-        return header, {given.name: _sorted(given, found[given.name], schema) for given in self.query.inputs}
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> tuple[dict[str, int], dict[int, list[pa.RecordBatch]]]:
+    """Give what is known of the slice, and the blocks by their tags."""
+    header: dict[str, int] = {}
+    found: dict[int, list[pa.RecordBatch]] = {}
+    facts = {tag: name for name, tag in HEADER.items()}
+    for batch in batches:
+        tags = batch.column(TAG).to_numpy()
+        for tag in np.unique(tags).tolist():
+            kept = tags == tag
+            some = batch if kept.all() else batch.filter(pa.array(kept))
+            if tag < 0:
+                header[facts[tag]] = some.column(NUMBER)[0].as_py()
+            else:
+                found.setdefault(tag, []).append(some)
+    return header, found
 
 
-def _sorted(given: TaskInput, batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
-    """Give rows in order of time, and of ``ORDER`` where times are the same."""
-    table = pa.Table.from_batches(batches, schema)
-    rows = table.select(list(given.columns.values())).rename_columns(list(given.columns))
+def _sorted(given: TaskInput, blocks: Sequence[pa.RecordBatch]) -> pa.Table:
+    """Give the rows of blocks in order of time, and as they stood where times are the same."""
+    rows = unpacked(blocks, given.schema)
     times = given.events.times
-    ties = [table.column(ORDER).to_numpy()] if given.ordered else []
-    ties += [_ranks(rows.column(column)) for column in reversed(given.ties) if given.ordered]
+    ties = [_ranks(rows.column(column)) for column in reversed(given.ties)]
     return in_order(rows, times if isinstance(times, str) else times[1], ties)
 
 
@@ -151,7 +143,7 @@ def in_order(rows: pa.Table, time: str, ties: Sequence[np.ndarray[Any, Any]] = (
     times = as_integers(rows.column(time))
     if (times[1:] > times[:-1]).all() or (not ties and _increases(times)):
         return rows
-    order = np.lexsort([*ties, times])
+    order = np.lexsort([*ties, times]) if ties else np.argsort(times, kind="stable")
     return rows if _increases(order) else rows.take(pa.array(order))
 
 

@@ -1,0 +1,247 @@
+"""Rows that are moved as bytes are the rows they were, in the order in which they stood, wherever they go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark import TaskContext
+
+import tilt as tl
+from queries import ONE, TWO, Query, quotes, ticks
+from test_cuts import Schema
+from test_run import by_time_and_key, local, same
+from tilt.sources import Deferred, Events
+from tilt.spark.cuts import Slices
+from tilt.spark.packing import HEADER, NUMBER, PLACE, TAG, movable, packed_schema, unpacked
+from tilt.spark.placing import HASH, PLAN, PackTask, Plan
+from tilt.spark.plan import Bound
+from tilt.spark.skew import TIME, SampleTask, SkewTask
+from tilt.spark.sliced import SlicedTask
+from tilt.spark.survey import CutInput, CutTask, SurveyTask, cut_input, row_of
+from tilt.spark.task import PartitionTask
+
+TYPES = [
+    pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.date32(),
+    pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.duration("us"),
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a task knows of itself."""
+
+    number: int
+
+    def partitionId(self) -> int:  # noqa: N802
+        return self.number
+
+    def cpus(self) -> int:
+        return 1
+
+
+def column(rng: np.random.Generator, dtype: pa.DataType, rows: int) -> pa.Array:
+    """Give values, some of which are missing in some columns."""
+    mask = rng.random(rows) < rng.choice([0.0, 0.3, 1.0])
+    if pa.types.is_string(dtype):
+        texts = [str(rng.choice(["", "é", "text", "x" * 300])) for _ in range(rows)]
+        return pa.array(texts, dtype, mask=mask)
+    numbers = rng.integers(0, 2 if pa.types.is_boolean(dtype) else 100, rows)
+    width = pa.int32() if pa.types.is_date(dtype) else pa.int64()
+    return pa.array(numbers.astype(width.to_pandas_dtype()), mask=mask).cast(dtype)
+
+
+def dealt(rng: np.random.Generator, table: pa.Table, parts: int) -> list[list[pa.RecordBatch]]:
+    """Give rows as some partitions hold them, in batches of all sizes."""
+    edges = np.sort(rng.integers(0, len(table) + 1, parts - 1)).tolist()
+    found = []
+    for first, last in zip([0, *edges], [*edges, len(table)], strict=True):
+        part = table.slice(first, last - first)
+        found.append(part.combine_chunks().to_batches(max_chunksize=int(rng.integers(1, len(table) + 2))))
+    return found
+
+
+seeds = st.integers(0, 1 << 32)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seeds, st.integers(0, 1500), st.integers(1, 5), st.lists(st.sampled_from(TYPES), max_size=5))
+def test_rows_are_what_they_were(seed: int, rows: int, places: int, types: list[pa.DataType]) -> None:
+    rng = np.random.default_rng(seed)
+    columns = {"ts": pa.array(np.sort(rng.integers(0, 50, rows)))}
+    columns |= {f"x{at}": column(rng, dtype, rows) for at, dtype in enumerate(types)}
+    table = pa.table(columns)
+    hashes = pa.array(rng.integers(-(1 << 63), 1 << 63, rows))
+    task = PackTask(0, Events(time="ts", key="ts"), (table.schema,), places)
+    packed = list(task.run(iter(dealt(rng, table.append_column(HASH, hashes), 1)[0])))
+    assert all(batch.schema == packed_schema([table.schema]) for batch in packed)
+    whole = pa.Table.from_batches(packed, packed_schema([table.schema]))
+    # Blocks come in any order, and in batches of any size.
+    mixed = whole.take(pa.array(rng.permutation(len(whole)))).combine_chunks()
+    batches = mixed.to_batches(max_chunksize=int(rng.integers(1, len(whole) + 2)))
+    for place in range(places):
+        kept = [batch.filter(pa.compute.equal(batch.column(PLACE), place)) for batch in batches]
+        found = unpacked([batch for batch in kept if batch.num_rows], table.schema)
+        expected = table.filter(pa.array(np.asarray(hashes) % places == place))
+        assert found.equals(expected)
+        found.validate(full=True)
+
+
+def test_what_has_no_width_is_not_moved() -> None:
+    assert all(map(movable, TYPES))
+    assert not any(map(movable, [pa.list_(pa.int8()), pa.struct([]), pa.decimal128(10), pa.binary()]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(seeds, st.integers(1, 400), st.integers(1, 6))
+def test_slices_get_the_rows_that_they_need(seed: int, rows: int, slices: int) -> None:
+    rng = np.random.default_rng(seed)
+    starts = np.sort(rng.integers(0, 100, rows))
+    table = pa.table({"a": starts, "b": starts + rng.integers(0, 9, rows), "n": np.arange(rows)})
+    edges = np.sort(rng.choice(100, slices - 1, replace=False))
+    after, before = edges - rng.integers(0, 30), edges + rng.integers(0, 30)
+    limits = tuple(zip([-1000, *after.tolist()], [*before.tolist(), 1000], strict=True))
+    plan = Plan(Slices(tuple(edges.tolist())), (limits,))
+    task = PackTask(0, Events(valid=("a", "b")), (table.schema,), slices, plan)
+    batches = list(task.run(iter(dealt(rng, table, 1)[0])))
+    for place, (low, high) in enumerate(limits):
+        kept = [batch.filter(pa.compute.equal(batch.column(PLACE), place)) for batch in batches]
+        found = unpacked([batch for batch in kept if batch.num_rows], table.schema)
+        matters = (table.column("b").to_numpy() > low) & (table.column("a").to_numpy() < high)
+        # A row may be handed to slices between its first and its last, too.
+        assert set(np.flatnonzero(matters)) <= set(found.column("n").to_pylist())
+        assert len(found) < len(table) or matters.sum() > 0 or slices == 1 or rows < slices
+
+
+def simulated(
+    query: Query, tables: dict[str, pa.Table], rng: np.random.Generator, places: int, *, key: str | None = None
+) -> pa.Table:
+    """Run a query as a cluster does: rows in some partitions, blocks in any order, a task for each place."""
+    events = Events(time="ts", overlap="bag", key=key)
+    sources = {name: Deferred(tl.Table(table.schema.empty_table()), events) for name, table in tables.items()}
+    stream = query(*(tl.Stream._input(name, source) for name, source in sources.items()))
+    bound = Bound(stream, {name: Schema(table.schema, events) for name, table in tables.items()})
+    task = bound.task(())
+    halos = {} if key and bound.fills else {name: bound.halo(name, None) for name in tables}
+    cuts = tuple(cut_input(bound, name, halo) for name, halo in halos.items())
+    parts = {}
+    for name, table in tables.items():
+        read = table.select(bound.columns(name))
+        if key is not None:
+            codes = np.asarray(table.column(key).combine_chunks().dictionary_encode().indices.fill_null(99))
+            read = read.append_column(HASH, pa.array(codes.astype(np.int64) * 7919 - 20_000))
+        parts[name] = dealt(rng, read, int(rng.integers(1, 4)))
+    ends = np.concatenate([np.asarray(table.column("ts").cast("int64")) for table in tables.values()])
+    times = (int(ends.min()) - 1, int(ends.max()))
+    (told,) = _planned(cuts, parts, places, key=key)
+    schemas = tuple(one.schema for one in task.inputs)
+    blocks = [row_of(what, packed_schema(schemas)) for what in _facts(told, places, None if key is None else times)]
+    number = 0
+    for at, one in enumerate(task.inputs):
+        pack = PackTask(at, one.events, schemas, places)
+        for batches in parts[one.name]:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(TaskContext, "get", partial(Context, number))
+                blocks += pack.run(_with_plan(batches, told.column("plan")[0].as_py()))
+            number += 1
+    whole = pa.Table.from_batches(blocks, packed_schema(schemas))
+    whole = whole.take(pa.array(rng.permutation(len(whole)))).combine_chunks()
+    found: list[pa.RecordBatch] = []
+    run = SlicedTask(task, cuts=cuts, at_once=int(rng.choice([50, 1 << 23]))) if cuts else PartitionTask(task)
+    for place in range(places):
+        mine = whole.filter(pa.compute.equal(whole.column(PLACE), place)).combine_chunks()
+        found += run.run(iter(mine.to_batches(max_chunksize=int(rng.integers(1, len(mine) + 2)))))
+    return pa.Table.from_batches(found, bound.schema)
+
+
+def _planned(
+    cuts: tuple[CutInput, ...], parts: dict[str, list[list[pa.RecordBatch]]], places: int, *, key: str | None
+) -> Iterator[pa.RecordBatch]:
+    told: list[pa.RecordBatch] = []
+    for at, batches in enumerate(parts.values()):
+        for part in batches:
+            if key is None:
+                told += SurveyTask(at, ("ts", "ts"), 64).run(iter(part))
+            else:
+                columns = [batch.select([HASH, "ts"]).rename_columns([HASH, TIME]) for batch in part]
+                told += SampleTask(at).run(iter(columns))
+    if key is None:
+        yield from CutTask(places, cuts).run(iter(told))
+    elif cuts:
+        yield from SkewTask(places, 0.5, 5, cuts).run(iter(told))
+    else:
+        yield row_of({}, pa.schema([("plan", pa.binary()), ("slices", pa.int64()), ("cuts", pa.list_(pa.int64()))]))
+
+
+def _facts(told: pa.RecordBatch, places: int, keyed: tuple[int, int] | None) -> Iterator[dict[str, int]]:
+    """Give what places are about; those of keys know when the run begins and ends."""
+    cuts = told.column("cuts")[0].as_py()
+    for place in range(places):
+        about = {}
+        if cuts is not None and 0 < place <= len(cuts):
+            about["lo"] = cuts[place - 1]
+        if cuts is not None and place < len(cuts):
+            about["hi"] = cuts[place]
+        if keyed is not None:
+            about |= dict(zip(("start", "end"), keyed, strict=True))
+        elif cuts is not None and place <= len(cuts):
+            about |= {"slice": place} | {edge: told.column(edge)[0].as_py() for edge in ("start", "end")}
+        for what, value in about.items():
+            yield {PLACE: place, TAG: HEADER[what], NUMBER: value}
+
+
+def _with_plan(batches: list[pa.RecordBatch], plan: bytes | None) -> Iterator[pa.RecordBatch]:
+    for number, batch in enumerate(batches):
+        told = [plan if number == 0 and at == 0 else None for at in range(batch.num_rows)]
+        yield batch.append_column(PLAN, pa.array(told, pa.binary()))
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.sampled_from(sorted(ONE)), seeds, st.integers(1, 120), st.integers(1, 12))
+def test_any_number_of_slices_gives_the_local_result(name: str, seed: int, rows: int, places: int) -> None:
+    rng = np.random.default_rng(seed)
+    table = ticks(rng, rows)
+    same(simulated(ONE[name], {"stream": table}, rng, places), local(ONE[name], {"stream": table}))
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.sampled_from(sorted(set(ONE) - {"filled"})), seeds, st.integers(1, 200), st.integers(1, 9))
+def test_any_number_of_places_for_keys_gives_the_local_result(name: str, seed: int, rows: int, places: int) -> None:
+    rng = np.random.default_rng(seed)
+    table = ticks(rng, rows)
+    found = simulated(ONE[name], {"stream": table}, rng, places, key="sym")
+    same(by_time_and_key(found, "sym"), local(ONE[name], {"stream": table}, key="sym"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(sorted(TWO)), seeds, st.integers(1, 80), st.integers(1, 9), st.sampled_from([None, "sym"]))
+def test_two_inputs_give_the_local_result(name: str, seed: int, rows: int, places: int, key: str | None) -> None:
+    rng = np.random.default_rng(seed)
+    tables = {"trades": ticks(rng, rows), "quotes": quotes(rng, int(rng.integers(1, 80)))}
+    found = simulated(TWO[name], tables, rng, places, key=key)
+    same(found if key is None else by_time_and_key(found, key), local(TWO[name], tables, key=key))
+
+
+@settings(max_examples=60, deadline=None)
+@given(seeds, st.integers(1, 3000), st.integers(1, 40))
+def test_surveys_do_not_depend_on_batches(seed: int, rows: int, points: int) -> None:
+    rng = np.random.default_rng(seed)
+    table = pa.table({"ts": pa.array(rng.integers(0, 1000, rows), mask=rng.random(rows) < 0.1)})
+    task = SurveyTask(0, ("ts", "ts"), points)
+    one, other = (list(task.run(iter(dealt(rng, table, 1)[0]))) for _ in range(2))
+    times = table.column("ts").drop_null().to_pylist()
+    if not times:
+        assert one == other == []
+        return
+    (found,) = one
+    assert (found.column("first")[0].as_py(), found.column("last")[0].as_py()) == (min(times), max(times))
+    assert found.column("rows")[0].as_py() == len(times)
+    told = found.column("points")[0].as_py()
+    assert set(told) <= set(times) and min(points, len(times)) <= len(told) <= 2 * points + 1
+    assert found.equals(other[0])
