@@ -16,6 +16,10 @@ use crate::{
     view::{Index, Run},
 };
 
+mod cycle;
+
+use cycle::Cycle;
+
 /// Where a locate leads for the rows of a chunk.
 pub(crate) enum Located {
     /// Row `i` of the chunk reads position `first + i`.
@@ -50,7 +54,7 @@ impl Located {
                 run.map_or(NONE, |run| run.position)
             }
             Self::Index(index) if index.found[row / 8] & (1 << (row % 8)) != 0 => {
-                index.positions[row]
+                (index.base + i64::from(index.positions[row])) as u32
             }
             Self::Index(_) => NONE,
             Self::Moved { of, positions } => {
@@ -61,11 +65,25 @@ impl Located {
     }
 }
 
+/// From which position on those of an index are counted.
+pub(crate) fn base(located: &[Located], locate: usize) -> i64 {
+    match &located[locate] {
+        Located::Index(index) => index.base,
+        Located::Moved { of, positions } => base(located, *of) + positions,
+        Located::Rows(_) | Located::Runs(_) | Located::Nowhere => 0,
+    }
+}
+
 /// A reader of positions.
 pub(crate) enum Locator<'a> {
     Rows(i64),
     Nowhere,
-    Active(Active<'a>, i64),
+    Active {
+        reader: Active<'a>,
+        offset: i64,
+        /// What tells the same of most rows, without a look at each.
+        cycle: Option<Cycle>,
+    },
     /// As another reader of the same periodic stream, so many positions further where that does not lead out of it.
     Moved {
         of: usize,
@@ -164,7 +182,13 @@ pub(crate) fn locators<'s>(
                             reader,
                             offset: *offset,
                         },
-                        None => Locator::Active(reader, *offset),
+                        None => Locator::Active {
+                            reader,
+                            offset: *offset,
+                            cycle: Some(&series[stream])
+                                .filter(|series| is_plain(series))
+                                .and_then(|series| Cycle::new(axis, &series.axis, *offset)),
+                        },
                     }
                 }
                 Locate::Held {
@@ -212,13 +236,8 @@ fn moved(
     offset: i64,
     series: &Series,
 ) -> Option<(usize, i64)> {
-    let timeline = &series.axis.timeline;
-    let period = timeline.period()?;
-    let plain = |leaf: &Leaf| leaf.valid.is_none() && leaf.bits().is_none();
-    if !matches!(timeline.spans(), Spans::Fixed(length) if *length == period)
-        || series.presence().is_some()
-        || !series.leaves.iter().all(plain)
-    {
+    let period = series.axis.timeline.period()?;
+    if !is_plain(series) {
         return None;
     }
     let moved = |(number, locate): (usize, &Locate)| match locate {
@@ -233,6 +252,14 @@ fn moved(
         _ => None,
     };
     earlier.iter().enumerate().find_map(moved)
+}
+
+/// Whether the events of a stream are periodic and follow each other without gaps, and its columns are elements without φ.
+fn is_plain(series: &Series) -> bool {
+    let timeline = &series.axis.timeline;
+    let follow = matches!((timeline.spans(), timeline.period()), (Spans::Fixed(length), Some(period)) if *length == period);
+    let plain = |leaf: &Leaf| leaf.valid.is_none() && leaf.bits().is_none();
+    follow && series.presence().is_none() && series.leaves.iter().all(plain)
 }
 
 impl Locator<'_> {
@@ -250,7 +277,14 @@ impl Locator<'_> {
         Ok(match self {
             Locator::Rows(offset) => Located::Rows(rows.start as i64 + *offset),
             Locator::Nowhere => Located::Nowhere,
-            Locator::Active(reader, offset) => {
+            Locator::Active {
+                reader,
+                offset,
+                cycle,
+            } => {
+                if let Some(index) = cycle.as_mut().and_then(|cycle| cycle.locate(&rows)) {
+                    return Ok(Located::Index(index));
+                }
                 let out = positions(scratch);
                 let at = axis.instants().plus(*offset);
                 reader

@@ -279,8 +279,12 @@ pub(crate) enum Source {
 pub(crate) enum ParamSource {
     /// The end of row 0 of a regular domain.
     FirstEnd,
-    /// The edge of position 0 of a regular stream.
-    FirstEdge(StreamId, Edge),
+    /// The edge of the position of a regular stream from which on a locate counts.
+    FirstEdge {
+        stream: StreamId,
+        edge: Edge,
+        locate: usize,
+    },
     /// The code of a string.
     Text(String),
     RunStart,

@@ -593,7 +593,11 @@ impl Reads for StageReads<'_, '_> {
             axis.length,
             self.found.locates[locate].by_row(),
         ) {
-            let first = ParamSource::FirstEdge(stream, edge);
+            let first = ParamSource::FirstEdge {
+                stream,
+                edge,
+                locate,
+            };
             let first = self.param(body, &format!("first_{name}"), Ty::I64, first);
             let position = Source::Position { locate };
             let position = self.access(body, position, "position", Ty::U32, By::Row, true);

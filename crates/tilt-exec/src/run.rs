@@ -684,7 +684,10 @@ impl<'a> StageRun<'a> {
         let views: Vec<View> = sources
             .map(|(source, (_, access))| self.view(source, access.nullable, chunk))
             .collect();
-        let params: Vec<u64> = params.iter().map(|p| self.param(p, chunk.ranges)).collect();
+        let params = params
+            .iter()
+            .map(|p| self.param(p, &chunk.located, chunk.ranges));
+        let params: Vec<u64> = params.collect();
         let rows = chunk.rows.len();
         let ahead = chunk.windows.iter().find_map(|window| window.ahead(rows));
         let (ahead, step) = ahead.unwrap_or((tilt_codegen::abi::nothing_ahead(), 0));

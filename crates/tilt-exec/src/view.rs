@@ -213,10 +213,12 @@ pub(crate) fn bit_runs(
 /// Positions that rows read, with what is found there.
 #[derive(Debug)]
 pub(crate) struct Index {
-    /// Always an element that can be read: 0 where nothing is found.
-    pub(crate) positions: &'static mut [u32],
+    /// Always an element that can be read: 0 where nothing is found. Counted from `base` on.
+    pub(crate) positions: &'static [u32],
     /// Where something is found, as bits.
-    pub(crate) found: &'static mut [u8],
+    pub(crate) found: &'static [u8],
+    /// Not 0 only where every column read is plain and something is found in all rows.
+    pub(crate) base: i64,
     /// If something is found in all rows, and positions never decrease: from the first position to after the last.
     pub(crate) within: Option<Range<usize>>,
 }
@@ -228,12 +230,15 @@ impl Index {
         found.fill(0);
         positions[rows..].fill(NONE);
         // Comparing alone takes a small part of the time of collecting bits, and mostly nothing is missing.
-        let missing = positions[..rows].iter().filter(|p| **p == NONE).count();
+        let missing = positions[..rows]
+            .iter()
+            .fold(0, |any, p| any | u32::from(*p == NONE));
         if missing == 0 && rows.is_multiple_of(LANES) {
             found[..rows / LANES].fill(u8::MAX);
             return Self {
                 positions,
                 found,
+                base: 0,
                 within: None,
             };
         }
@@ -247,6 +252,7 @@ impl Index {
         Self {
             positions,
             found,
+            base: 0,
             within: None,
         }
     }
@@ -259,7 +265,7 @@ impl Index {
     ) -> Self {
         let mut index = Self::new(positions, rows, scratch);
         let all = index.found[..rows / LANES].iter().all(|b| *b == u8::MAX);
-        if let (true, [first, .., last]) = (all && rows.is_multiple_of(LANES), &*index.positions) {
+        if let (true, [first, .., last]) = (all && rows.is_multiple_of(LANES), index.positions) {
             index.within = Some(*first as usize..*last as usize + 1);
         }
         index
@@ -267,6 +273,9 @@ impl Index {
 
     /// A column read by these positions.
     pub(crate) fn view(&self, leaf: &Leaf, nullable: bool, scratch: &mut Scratch) -> View {
+        if self.base != 0 {
+            return self.moved(leaf, 0);
+        }
         let mut view = nothing();
         view.index = self.positions.as_ptr();
         if leaf.len > 0 {
@@ -284,12 +293,13 @@ impl Index {
 
     /// A column without φ read so many positions further, which all exist.
     pub(crate) fn moved(&self, leaf: &Leaf, positions: i64) -> View {
+        let base = self.base + positions;
         View {
-            values: leaf.at(positions as isize),
+            values: leaf.at(base as isize),
             validity: self.found.as_ptr(),
             index: self.positions.as_ptr(),
             lead: 0,
-            len: (leaf.len as i64 - positions) as u64,
+            len: (leaf.len as i64 - base) as u64,
         }
     }
 

@@ -49,7 +49,7 @@ pub(super) unsafe fn count(
     let is_close = match (ticks.get(passed), ticks.last(), instants.first()) {
         (Some(tick), Some(last), Some(t)) => {
             let least = limit(*t).min(*tick);
-            last.wrapping_sub(least) as u64 <= i32::MAX as u64
+            i32::try_from(last.wrapping_sub(least) as u64).is_ok()
         }
         _ => false,
     };

@@ -4,11 +4,11 @@ use tilt_codegen::{abi::View, lir::LANES};
 
 use super::{Chunk, StageRun};
 use crate::{
-    locate::Located,
+    locate::{self, Located},
     own::OwnColumn,
     plan::{ParamSource, Source},
     range::RangeRun,
-    view,
+    view::{self, Index},
 };
 
 impl StageRun<'_> {
@@ -33,27 +33,12 @@ impl StageRun<'_> {
                 }
             }
             Source::OwnTable(column) => self.own_view(*column, -(self.before as i64)),
-            Source::Position { locate } => match &located[*locate] {
-                Located::Index(index) => View {
+            Source::Position { locate } => match index_of(located, *locate) {
+                Some(index) => View {
                     validity: index.found.as_ptr(),
                     ..view::column(index.positions)
                 },
-                Located::Moved { of, positions } => {
-                    let Located::Index(index) = &located[*of] else {
-                        unreachable!("an index is moved")
-                    };
-                    let moved = scratch.slice::<u32>(index.positions.len());
-                    for (moved, position) in moved.iter_mut().zip(&*index.positions) {
-                        *moved = position.wrapping_add(*positions as u32);
-                    }
-                    View {
-                        validity: index.found.as_ptr(),
-                        ..view::column(moved)
-                    }
-                }
-                Located::Rows(_) | Located::Runs(_) | Located::Nowhere => {
-                    unreachable!("positions are looked for")
-                }
+                None => unreachable!("positions are looked for"),
             },
             Source::EndsTable => view::column(self.axis.ends()),
             Source::Leaf {
@@ -119,7 +104,9 @@ impl StageRun<'_> {
                     }
                     Located::Index(index) => {
                         let edge_of = axis.edges(*edge);
-                        out.for_each(|(row, out)| *out = edge_of(i64::from(index.positions[row])));
+                        out.for_each(|(row, out)| {
+                            *out = edge_of(index.base + i64::from(index.positions[row]));
+                        });
                     }
                     Located::Runs(runs) => {
                         let edge_of = axis.edges(*edge);
@@ -172,10 +159,19 @@ impl StageRun<'_> {
         }
     }
 
-    pub(super) fn param(&self, param: &ParamSource, ranges: &[RangeRun]) -> u64 {
+    pub(super) fn param(
+        &self,
+        param: &ParamSource,
+        located: &[Located],
+        ranges: &[RangeRun],
+    ) -> u64 {
         let value = match param {
             ParamSource::FirstEnd => self.axis.regular_ends().unwrap_or(0),
-            ParamSource::FirstEdge(stream, edge) => self.series[stream].axis.edges(*edge)(0),
+            ParamSource::FirstEdge {
+                stream,
+                edge,
+                locate,
+            } => self.series[stream].axis.edges(*edge)(locate::base(located, *locate)),
             ParamSource::RunStart => self.piece.run.start,
             ParamSource::RunEnd => self.piece.run.end,
             ParamSource::Text(text) => i64::from(self.piece.dictionary.codes[text]),
@@ -184,5 +180,14 @@ impl StageRun<'_> {
             ParamSource::RangeLen(range) => ranges[*range].len() as i64,
         };
         value as u64
+    }
+}
+
+/// The index that a locate leads by.
+fn index_of(located: &[Located], locate: usize) -> Option<&Index> {
+    match &located[locate] {
+        Located::Index(index) => Some(index),
+        Located::Moved { of, .. } => index_of(located, *of),
+        Located::Rows(_) | Located::Runs(_) | Located::Nowhere => None,
     }
 }
