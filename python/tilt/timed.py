@@ -250,18 +250,20 @@ class Timed(ABC):
         size = _length(min_distance)
         return self._made(lambda own, level: own.peaks(size, level), self._resolved(threshold))
 
-    def join_asof(
+    def join_asof(  # noqa: PLR0913
         self,
         other: Stream,
         *,
         strategy: Literal["backward", "forward", "nearest"] = "backward",
         tolerance: Duration | None = None,
         suffix: str = "_right",
-        **unknown: object,
+        on: None = None,
+        by: None = None,
     ) -> Stream:
         """Add to each event the columns of the last event of another stream, or of the next or the nearest one.
 
-        Streams with keys (:meth:`tilt.Stream.key_by`) are joined key by key.
+        Streams know their times, and those with keys (:meth:`tilt.Stream.key_by`) are joined key by key: ``on`` and
+        ``by`` of other libraries are there to say so.
 
         >>> import tilt as tl
         >>> quotes = tl.stream({"t": [1, 4], "bid": [9.0, 9.5]}, time="t")
@@ -269,10 +271,10 @@ class Timed(ABC):
         >>> trades.join_asof(quotes, tolerance=3).collect().to_dict()
         {'t': [3, 4, 9], 'px': [9.1, 9.4, 9.6], 'bid': [9.0, 9.5, None]}
         """
-        if unknown:
+        if (on, by) != (None, None):
             message = (
-                f"join_asof() takes no {' and no '.join(unknown)}: streams know their times, and are joined by the key "
-                "that key_by(column) gives both"
+                "join_asof() takes no `on` and no `by`: streams know their times, and are joined by the key that "
+                "key_by(column) gives both"
             )
             raise TypeError(message)
         within = _length(tolerance)

@@ -239,7 +239,7 @@ class Window:
         result = self._stream._made(lambda own: self._build(own).reduce_with(traced(own.dtype, own.unit)))
         return self._named(result, cast("Reducer", reducer).name)
 
-    def agg(self, *unnamed: object, **named: Expr | Stream) -> Stream:
+    def agg(self, *unnamed: NoReturn, **named: Expr | Stream) -> Stream:
         """Give a record of several reductions, where the window is not empty.
 
         >>> import tilt as tl

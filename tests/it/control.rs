@@ -406,6 +406,9 @@ fn only_runs_that_are_over_at_once_are_brief() {
     // Many rows, many cells on few rows, functions of which nobody knows how long they take.
     assert!(brief(&mean, &inputs([("x", points(5_000, 0))])).is_none());
     assert!(brief(&cells(1), &inputs([("x", points(300, 0))])).is_none());
+    let cells = "input ~x: {k: i64, v: i64} point key k ~y[t every 1] = ~x[t].v output ~y";
+    assert!(brief(cells, &inputs([("x", keyed(100, 50))])).is_some());
+    assert!(brief(cells, &inputs([("x", keyed(1_000, 50))])).is_none());
     let calls = format!("extern fn slow(f64) -> f64 {one} ~y[t] = @slow(~x[t]) output ~y");
     assert!(compiled(&calls).run_briefly(&few(), &options).is_none());
 

@@ -251,7 +251,7 @@ def test_pictures_are_well_formed(trades: tl.Stream) -> None:
         (lambda s: s["px"] == None, TypeError, "is_null"),  # noqa: E711
         (lambda s: s["px"].rolling_mean(10), AttributeError, r"\['-10s':\]\.mean\(\)"),
         (lambda s: s.window("1m").agg("mean"), TypeError, "name every reduction"),
-        (lambda s: s.join_asof(s, on="t", by="sym"), TypeError, "no on and no by.*key_by"),
+        (lambda s: s.join_asof(s, on="t", by="sym"), TypeError, "no `by`.*key_by"),
         (lambda s: s.collect(part=("noon", 3)), ValueError, "no date"),
         (lambda s: tl.plot(s["px"], start="09:30"), ValueError, "with its date"),
         (lambda _: tl.stream(ROWS, time="t", unit="s", tz="Europe/Pariss"), tl.SchemaError, "no time zone is called"),

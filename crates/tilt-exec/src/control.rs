@@ -14,7 +14,7 @@ use tilt_ir::{Span, StreamId};
 
 use crate::{
     error::Error,
-    execute::is_brief,
+    execute::has_cells_up_to,
     facts::SeriesFacts,
     query::{Backend, Inner, Prepared, RunOptions},
     run::Trouble,
@@ -85,8 +85,8 @@ pub(crate) struct Control {
     meter: Option<Box<Meter>>,
     /// Counts what the run does, if somebody asked.
     stats: Option<Box<Collector>>,
-    /// Whether plans are only those that there are already, of few cells.
-    brief: bool,
+    /// If only plans that there are already will do: how many cells their grids may have.
+    brief: Option<i128>,
 }
 
 #[derive(Debug)]
@@ -118,16 +118,16 @@ impl Control {
         Self {
             meter: meter.map(Box::new),
             stats: None,
-            brief: false,
+            brief: None,
         }
     }
 
-    /// For a run that is given up where it might take long, and that nobody watches.
-    pub(crate) fn brief() -> Self {
+    /// For a run that is given up where it might take long, and that nobody watches: a grid may have so many cells.
+    pub(crate) fn brief(cells: i128) -> Self {
         Self {
             meter: None,
             stats: None,
-            brief: true,
+            brief: Some(cells),
         }
     }
 
@@ -147,9 +147,9 @@ impl Control {
         backend: Backend,
         run: Span,
     ) -> Arc<Prepared> {
-        if self.brief {
+        if let Some(cells) = self.brief {
             let known = query.known(facts, backend).map(|ready| ready.prepared);
-            let known = known.filter(|prepared| is_brief(prepared, run));
+            let known = known.filter(|prepared| has_cells_up_to(prepared, run, cells));
             return known.unwrap_or_else(|| {
                 let why = "the run may not be brief".to_owned();
                 Arc::new(Prepared::Interpreted(why))
@@ -181,7 +181,7 @@ impl Control {
         Self {
             meter: None,
             stats: None,
-            brief: false,
+            brief: None,
         }
     }
 

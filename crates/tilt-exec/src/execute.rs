@@ -28,6 +28,8 @@ use crate::{
 pub(crate) const MAX_CELLS: i128 = 1 << 26;
 /// A run on more rows, or with more cells, may take long: all pairs of so many take milliseconds.
 const BRIEF: usize = 1 << 11;
+/// The cells of all keys together in a run that does not take long.
+const BRIEF_CELLS: usize = 1 << 16;
 
 pub(crate) fn run(
     query: &Inner,
@@ -48,17 +50,24 @@ pub(crate) fn run_briefly(
     if rows > BRIEF || calls || options.backend == Backend::Interpreter {
         return None;
     }
-    let output = try_loops(query, inputs, options, &Control::brief()).ok()??;
+    let is_keyed = query.program.inputs().any(|(_, input)| input.key.is_some());
+    // Each row may have a key of its own, and each key all cells.
+    let cells = if is_keyed {
+        BRIEF.min(BRIEF_CELLS / rows.max(1))
+    } else {
+        BRIEF
+    };
+    let output = try_loops(query, inputs, options, &Control::brief(cells as i128)).ok()??;
     if options.events_only {
         return packed(output, 1).ok();
     }
     Some(output)
 }
 
-/// Whether a run over some span is over at once, however few rows there are: it computes few cells.
-pub(crate) fn is_brief(prepared: &Prepared, run: Span) -> bool {
+/// Whether no grid of a plan has more than so many cells in a run.
+pub(crate) fn has_cells_up_to(prepared: &Prepared, run: Span, most: i128) -> bool {
     match prepared {
-        Prepared::Loops { plan, .. } => scope_of(plan, run, BRIEF as i128).is_some(),
+        Prepared::Loops { plan, .. } => scope_of(plan, run, most).is_some(),
         Prepared::Interpreted(_) => false,
     }
 }

@@ -169,7 +169,7 @@ impl Input {
         let column = self.time.names().last().copied().unwrap_or_default();
         let column = rows.and_then(|rows| rows.column_by_name(column));
         ingress_error(error, |ticks, unit| {
-            let stamps = match (column.map(|c| c.data_type()), unit_to_arrow(unit)) {
+            let stamps = match (column.map(Array::data_type), unit_to_arrow(unit)) {
                 (Some(DataType::Timestamp(_, zone)), Some(unit)) => {
                     DataType::Timestamp(unit, zone.clone())
                 }
