@@ -277,7 +277,7 @@ fn short_windows_of_any_length() {
             ),
             format!(
                 "~p[t] = if ~x[t] > -2.99e8 then ~x[t] else null  \
-                 ~y[t] = {{m: reduce mean ~p[t-{w} : t], n: reduce len ~p[t-{w} : t], s: reduce std ~x[t-{w} : t]}}"
+                 ~y[t at ~x] = {{m: reduce mean ~p[t-{w} : t], n: reduce len ~p[t-{w} : t], s: reduce std ~x[t-{w} : t]}}"
             ),
         ];
         for body in bodies {

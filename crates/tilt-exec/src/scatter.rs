@@ -246,7 +246,7 @@ fn contributing(stage: &Stage, input: StreamId, loops: &mut Vec<Loop>) -> Option
     };
     let (mut masks, mut computed, mut columns) = (Vec::new(), Vec::new(), Vec::new());
     for slot in slots {
-        let (value, counts) = chosen(&all, slot);
+        let (value, counts) = chosen(&all, *slot);
         let counts = counts.map(|counts| find_or_add(&mut masks, counts));
         let ty = all.ty(value);
         let values = match all.values[value].inst {
@@ -318,7 +318,7 @@ fn find_or_add(all: &mut Vec<ValueId>, one: ValueId) -> usize {
 }
 
 /// What a slot combines, and where, if not everywhere.
-fn chosen(body: &Loop, slot: &Combined) -> (ValueId, Option<ValueId>) {
+fn chosen(body: &Loop, slot: Combined) -> (ValueId, Option<ValueId>) {
     let neutral = Inst::Const(slot.op.neutral(body.ty(slot.value)));
     match body.values[slot.value].inst {
         Inst::Select(counts, value, otherwise) if body.values[otherwise].inst == neutral => {
