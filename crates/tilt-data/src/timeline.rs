@@ -287,6 +287,15 @@ impl Timeline {
             (Stamps::Explicit(stamps), Spans::UntilNext { .. }) => {
                 stamps.iter().map(|s| s + (self.shift - 1)).collect()
             }
+            // Rows by the million: without a look at what they are for each.
+            (Stamps::Explicit(stamps), Spans::Fixed(d)) => {
+                let start = |s: &i64| (s + self.shift).saturating_sub(*d);
+                stamps.iter().map(start).collect()
+            }
+            (Stamps::Regular { t0, period, len }, Spans::Fixed(d)) => {
+                let start = |s: i64| (s + self.shift).saturating_sub(*d);
+                regular(*t0, *period, *len).map(start).collect()
+            }
             _ => (0..self.len()).map(|i| self.start(i)).collect(),
         }
     }
@@ -295,9 +304,7 @@ impl Timeline {
     pub(crate) fn stored_stamps(&self) -> ScalarBuffer<i64> {
         match (&self.stamps, &self.given) {
             (Stamps::Explicit(stamps), _) | (_, Some(stamps)) => stamps.clone(),
-            (Stamps::Regular { .. }, None) => (0..self.len())
-                .map(|i| self.stamp(i) - self.shift)
-                .collect(),
+            (Stamps::Regular { t0, period, len }, None) => regular(*t0, *period, *len).collect(),
         }
     }
 
@@ -493,6 +500,11 @@ impl Timeline {
         }
         None
     }
+}
+
+/// Regular stamps one by one. Each fits even where the product alone does not.
+fn regular(t0: i64, period: i64, len: usize) -> impl Iterator<Item = i64> {
+    (0..len as i64).map(move |i| t0.wrapping_add(i.wrapping_mul(period)))
 }
 
 /// The first of `0..len` for which `holds` is false; it must hold for a prefix.

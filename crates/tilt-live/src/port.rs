@@ -488,7 +488,8 @@ impl Port {
     fn regular(&self, events: &[Span]) -> Option<(i64, i64)> {
         let (first, period) = (events.first()?, self.input.period?);
         let steps = events.windows(2).map(|w| w[1].end.checked_sub(w[0].end));
-        (steps.fold(true, |all, step| all & (step == Some(period)))).then_some((first.end, period))
+        let mut others = steps.filter(|step| *step != Some(period));
+        others.next().is_none().then_some((first.end, period))
     }
 
     /// Events and their values as the query reads them.

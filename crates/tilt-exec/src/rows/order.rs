@@ -109,7 +109,7 @@ const BLOCK: usize = 1024;
 /// Sorted keys in blocks, none of them empty, so that few keys move when one is added.
 #[derive(Default, Debug)]
 struct Blocks {
-    blocks: Vec<Vec<i64>>,
+    keys: Vec<Vec<i64>>,
     /// How long each is.
     lengths: Vec<u32>,
     len: usize,
@@ -120,7 +120,7 @@ impl Blocks {
         let blocks: Vec<Vec<i64>> = sorted.chunks(BLOCK / 2).map(<[i64]>::to_vec).collect();
         Self {
             lengths: blocks.iter().map(|block| block.len() as u32).collect(),
-            blocks,
+            keys: blocks,
             len: sorted.len(),
         }
     }
@@ -128,31 +128,31 @@ impl Blocks {
     /// The first block whose last key is not below `key`, or the last of all.
     fn block_of(&self, key: i64) -> usize {
         let below = |block: &Vec<i64>| block.last().is_some_and(|last| *last < key);
-        let at = self.blocks.partition_point(below);
-        at.min(self.blocks.len().saturating_sub(1))
+        let at = self.keys.partition_point(below);
+        at.min(self.keys.len().saturating_sub(1))
     }
 
     fn insert(&mut self, key: i64) {
         self.len += 1;
-        if self.blocks.is_empty() {
-            self.blocks.push(Vec::with_capacity(BLOCK));
+        if self.keys.is_empty() {
+            self.keys.push(Vec::with_capacity(BLOCK));
             self.lengths.push(0);
         }
         let at = self.block_of(key);
-        let block = &mut self.blocks[at];
+        let block = &mut self.keys[at];
         block.insert(block.partition_point(|k| *k < key), key);
         if block.len() >= BLOCK {
             let rest = block.split_off(BLOCK / 2);
             self.lengths.insert(at + 1, rest.len() as u32);
-            self.blocks.insert(at + 1, rest);
+            self.keys.insert(at + 1, rest);
         }
-        self.lengths[at] = self.blocks[at].len() as u32;
+        self.lengths[at] = self.keys[at].len() as u32;
     }
 
     /// Takes out a key that is there.
     fn remove(&mut self, key: i64) {
         let at = self.block_of(key);
-        let block = &mut self.blocks[at];
+        let block = &mut self.keys[at];
         let place = block.partition_point(|k| *k < key);
         debug_assert_eq!(block.get(place), Some(&key));
         block.remove(place);
@@ -161,11 +161,11 @@ impl Blocks {
         let next = self.lengths.get(at + 1).copied().unwrap_or(0);
         let fits = (self.lengths[at] + next) as usize <= BLOCK / 4;
         if self.lengths[at] == 0 || next > 0 && fits {
-            let block = self.blocks.remove(at);
+            let block = self.keys.remove(at);
             self.lengths.remove(at);
             if !block.is_empty() {
-                self.blocks[at].splice(0..0, block);
-                self.lengths[at] = self.blocks[at].len() as u32;
+                self.keys[at].splice(0..0, block);
+                self.lengths[at] = self.keys[at].len() as u32;
             }
         }
     }
@@ -182,7 +182,7 @@ impl Blocks {
             rest -= here;
             first += lengths.len();
         }
-        for (length, block) in self.lengths[first..].iter().zip(&self.blocks[first..]) {
+        for (length, block) in self.lengths[first..].iter().zip(&self.keys[first..]) {
             if rest < *length as usize {
                 return block[rest];
             }
