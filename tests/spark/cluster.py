@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -58,6 +59,23 @@ def results(spark: SparkSession, table: pa.Table) -> None:
         ts.run(ONE["zscore"], frame, time="ts", overlap="disjoint", slices=2).collect()
 
 
+def streamed(spark: SparkSession, table: pa.Table) -> None:
+    """Run a stream on files, and what it has not given at its end."""
+    how: dict[str, Any] = {"time": "ts", "key": "sym", "lateness": "10s", "shards": 2}
+    with tempfile.TemporaryDirectory() as directory:
+        (Path(directory) / "in").mkdir()
+        pq.write_table(table, f"{directory}/in/ticks.parquet")
+        schema = spark.createDataFrame(table).schema
+        frame = spark.readStream.schema(schema).parquet(f"{directory}/in")
+        writer = ts.run_stream(ONE["zscore"], frame, **how).writeStream.trigger(availableNow=True)
+        query = writer.option("checkpointLocation", f"{directory}/state").start(f"{directory}/out", format="parquet")
+        assert query.awaitTermination(300)
+        given = spark.read.parquet(f"{directory}/out").toArrow()
+        left = ts.rest(f"{directory}/state", ONE["zscore"], frame, **how).toArrow()
+    found = by_time_and_key(pa.concat_tables([given, left]), "sym")
+    same(found, local(ONE["zscore"], {"stream": table}, key="sym"))
+
+
 def slowly(value: float) -> float:
     """Take a while, so that a job can be disturbed."""
     time.sleep(0.02)
@@ -86,6 +104,7 @@ def main() -> None:
         assert "connect" in type(spark).__module__
         ts.tune(spark)
         results(spark, table)
+        streamed(spark, table)
     else:
         builder = settings(SparkSession.builder.master("local-cluster[2,1,1024]"))
         spark = builder.config("spark.speculation", "true").config("spark.executor.memory", "1g").getOrCreate()

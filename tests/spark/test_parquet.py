@@ -16,6 +16,7 @@ import tilt as tl
 from queries import KEYED, ONE, TWO, Query, quotes, ticks
 from test_run import by_time_and_key, local, same
 from tilt import spark as ts
+from tilt.spark import parquet
 
 
 def written(directory: Path, table: pa.Table, *, files: int, group: int) -> str:
@@ -162,3 +163,13 @@ def test_an_input_of_files_without_a_key_goes_to_every_task(spark: SparkSession,
     }
     found = ts.run(query, scans, partitions=3).toArrow()
     same(by_time_and_key(found, "sym"), query(*streams).collect(layout="point").to_arrow())
+
+
+def test_a_slice_of_files_with_many_rows_is_cut_further(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = ticks(np.random.default_rng(2), 400)
+    scan = ts.scan_parquet(spark, written(tmp_path / "ticks", table, files=2, group=20), time="ts")
+    monkeypatch.setattr(parquet, "AT_ONCE", 50)
+    assert "8 slices of the timeline in 2 tasks" in ts.explain(ONE["zscore"], scan, slices=2)
+    same(ts.run(ONE["zscore"], scan, slices=2).toArrow(), local(ONE["zscore"], {"stream": table}))

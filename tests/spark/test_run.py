@@ -195,7 +195,7 @@ def test_plans_are_explained(spark: SparkSession) -> None:
     text = ts.explain(ONE["zscore"], frame, time="ts", slices=4)
     for part in ("4 slices", "lookback 10s", "MapInArrow", "query"):
         assert part in text
-    assert "by key `sym`" in ts.explain(ONE["zscore"], frame, time="ts", key="sym")
+    assert "by key `sym`; lookback 10s, lookahead 0" in ts.explain(ONE["zscore"], frame, time="ts", key="sym")
     ahead = ts.explain(lambda x: x["price"]["-2s":"+3s"].max(), frame, time="ts", slices=4)
     assert "lookback 2s, lookahead 3s; columns ts, price" in ahead
 

@@ -61,7 +61,7 @@ class Keyed:
         for name, source in self.bound.inputs.items():
             key = source.events.key
             how = f"by key `{key}`" if key is not None else "all rows to every task, as it has no key"
-            lines.append(f"~{name}: {how}; columns {', '.join(self.bound.columns(name))}")
+            lines.append(f"~{name}: {how}; {self.bound.reach(name)}; columns {', '.join(self.bound.columns(name))}")
         if self.bound.needs_span:
             lines.append("first and last time are found first, as results depend on when the run begins and ends")
         return "\n".join(lines)

@@ -86,11 +86,10 @@ class Ordered:
     def explain(self) -> str:
         """Say how the work is cut."""
         (name,) = self.bound.inputs
-        back, ahead = self.bound.program.lineage().get(name, ("0", "0"))
         columns = ", ".join(self.bound.columns(name))
         return (
             f"partitions are slices of the timeline, as they are; rows are not moved\n"
-            f"~{name}: lookback {back}, lookahead {ahead}, fetched by a filter on the time; columns {columns}"
+            f"~{name}: {self.bound.reach(name)}, fetched by a filter on the time; columns {columns}"
         )
 
     def frame(self) -> DataFrame:

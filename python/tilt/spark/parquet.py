@@ -172,14 +172,17 @@ class Direct:
         return read <= _TWICE * sum(len(source.groups) for _, _, source in self._sources())
 
     def cut(self) -> Slices:
-        """Give slices of about the same number of rows, which begin where row groups do if these follow each other."""
+        """Give slices of about the same number of rows, which begin where row groups do if these follow each other.
+
+        There may be more of them than tasks: a task reads and runs one after the other, so that it holds one at a time.
+        """
         blocks = [
             (group.least * scale, group.last * scale, group.rows)
             for _, scale, source in self._sources()
             for group in source.groups
         ]
         rows = sum(rows for _, _, rows in blocks)
-        number = self.slices or max(len(blocks) // _GROUPS, -(-rows // AT_ONCE))
+        number = max(self.slices or len(blocks) // _GROUPS, -(-rows // AT_ONCE))
         slices = Slices.by_counts(blocks, number)
         ends = sorted({last for _, last, _ in blocks})
         length = sum(last - least for least, last, _ in blocks)
@@ -197,13 +200,13 @@ class Direct:
     def explain(self) -> str:
         """Say how the work is cut."""
         slices = self.cut()
-        lines = [f"{len(slices)} slices of the timeline, cut by statistics of row groups, which tasks read themselves"]
+        tasks = min(self.slices or len(slices), len(slices))
+        lines = [f"{len(slices)} slices of the timeline in {tasks} tasks, which read row groups by their statistics"]
         for name, _, source in self._sources():
-            back, ahead = self.bound.program.lineage().get(name, ("0", "0"))
             rows = sum(group.rows for group in source.groups)
             reads = sum(len(numbers) for share in self._shares(name, slices) for _, numbers in share.groups)
             lines.append(
-                f"~{name}: lookback {back}, lookahead {ahead}; columns {', '.join(self.bound.columns(name))}; "
+                f"~{name}: {self.bound.reach(name)}; columns {', '.join(self.bound.columns(name))}; "
                 f"{len(source.groups)} row groups with {rows:,} rows, read {reads} times in all"
             )
         return "\n".join(lines)
@@ -215,7 +218,7 @@ class Direct:
         shares = zip(*(self._shares(name, slices) for name in self.bound.inputs), strict=True)
         task = DirectTask(query, slices, span_of(self.bound), tuple(shares))
         session = next(iter(self.bound.inputs.values())).session
-        numbers = session.range(0, len(slices), 1, len(slices))
+        numbers = session.range(0, len(slices), 1, min(self.slices or len(slices), len(slices)))
         return numbers.mapInArrow(shipped(task, self.bound.functions()), spark_schema(self.bound.schema))
 
     def _shares(self, name: str, slices: Slices) -> list[Share]:

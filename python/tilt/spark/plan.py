@@ -199,6 +199,11 @@ class Bound:
         unit = "tick" if name not in self.program.lineage() else self.program.unit
         return bounded(lineage, unit, length=self.length(name), warmup=warmup, name=name, output=self.program.output[0])
 
+    def reach(self, name: str) -> str:
+        """Say how far the result looks at an input."""
+        back, ahead = self.program.lineage().get(name, ("0", "0"))
+        return f"lookback {back}, lookahead {ahead}"
+
     def functions(self) -> dict[str, object]:
         """Give the functions of Python that the query calls; native ones are known by name in executors."""
         names = [found[1] for found in _EXTERN.finditer(str(self.program))]

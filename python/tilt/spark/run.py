@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _SETTINGS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
     PROVIDER: ROCKSDB,
 }
 _SKEW = 2.0

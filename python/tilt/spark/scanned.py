@@ -114,7 +114,7 @@ class Scanned:
             how = f"by key `{key}`" if key is not None else "all rows to every task, as it has no key"
             rows = sum(group.rows for group in source.groups)
             lines.append(
-                f"~{name}: {how}; columns {', '.join(self.bound.columns(name))}; "
+                f"~{name}: {how}; {self.bound.reach(name)}; columns {', '.join(self.bound.columns(name))}; "
                 f"{len(source.groups)} row groups with {rows:,} rows, in {len(self._shares(name))} tasks"
             )
         return "\n".join(lines)

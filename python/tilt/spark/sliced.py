@@ -85,10 +85,9 @@ class Sliced:
         """Say how the work is cut."""
         lines = [f"{self.slices} slices of the timeline with about the same number of rows, cut when the job runs"]
         for name in self.bound.inputs:
-            back, ahead = self.bound.program.lineage().get(name, ("0", "0"))
-            warm = f" (warm-up of {self.warmup} ticks)" if back == "unbounded" else ""
-            columns = ", ".join(self.bound.columns(name))
-            lines.append(f"~{name}: lookback {back}{warm}, lookahead {ahead}; columns {columns}")
+            reach = self.bound.reach(name)
+            warm = f" (warm-up of {self.warmup} ticks)" if "lookback unbounded" in reach else ""
+            lines.append(f"~{name}: {reach}{warm}; columns {', '.join(self.bound.columns(name))}")
         return "\n".join(lines)
 
     def frame(self) -> DataFrame:
