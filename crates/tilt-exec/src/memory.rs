@@ -141,11 +141,11 @@ impl Memory {
         Self { at, layout }.spoilt()
     }
 
-    /// In tests all memory is as bad as what the pool gives: who counts on zeros is found.
+    /// In tests all memory is as bad as what the pool gives: who counts on zeros is found. As words it is positive, as a row that was never written may be.
     fn spoilt(self) -> Self {
         if cfg!(debug_assertions) {
             // SAFETY: the memory is as long, and belongs to this value.
-            unsafe { self.at.write_bytes(0xA5, self.layout.size()) }
+            unsafe { self.at.write_bytes(0x5A, self.layout.size()) }
         }
         self
     }

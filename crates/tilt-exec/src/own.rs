@@ -95,7 +95,12 @@ impl StageReads<'_, '_> {
             max_age: None,
         };
         let (position, found) = self.position(body, ended)?;
-        let last = self.look_up(body, OwnColumn::Last, position);
+        let mut last = self.look_up(body, OwnColumn::Last, position);
+        if let Valid::If(found) = found {
+            // Otherwise it is what stands in the first row, which need not be computed yet: any number.
+            let none = body.int(Ty::I64, -1);
+            last = body.select(found, last, none);
+        }
         let (position, some) = checked(body, last);
         let mut found = body.both(found, some);
         if let Some(max_age) = max_age {

@@ -77,8 +77,8 @@ impl Port {
             // Others are on the grid perhaps, which takes a division to tell.
             Some(period) if period >= length => {
                 let grid = self.grid.is_some_and(|first| {
-                    let (stamp, first) = (i128::from(stamps[0]), i128::from(first));
-                    (stamp - first) % i128::from(period) == 0
+                    let distance = stamps[0].abs_diff(first);
+                    distance.is_multiple_of(period.unsigned_abs())
                 });
                 let is_regular = grid && steps.filter(|step| *step != period).count() == 0;
                 is_regular.then(|| Timeline::regular(stamps[0], period, stamps.len(), spans))
