@@ -3,8 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use tilt::{
-    Query, RunOptions,
-    arrow::array::{ArrayRef, Float64Array, Int64Array},
+    Backend, Query, RunOptions,
+    arrow::array::{
+        ArrayRef, DictionaryArray, Float64Array, Int32Array, Int64Array, StringArray,
+        types::Int32Type,
+    },
     data::{Column, SnapshotBuffer, Spans, Timeline},
     interp::events_of,
     ir::Unit,
@@ -40,7 +43,7 @@ fn agree(stamps: &[i64], queries: &[&str]) {
     for body in queries {
         let compiled = query(body).compile().unwrap();
         let run = |options: RunOptions| compiled.run(&inputs, &options).map_err(|e| e.to_string());
-        let oracle = run(RunOptions::default().backend(tilt::Backend::Interpreter));
+        let oracle = run(RunOptions::default().backend(Backend::Interpreter));
         for threads in [1, 2] {
             let found = run(RunOptions::default().threads(threads).piece_rows(8));
             match (&oracle, &found) {
@@ -98,4 +101,57 @@ fn what_is_not_as_declared_is_an_error_that_says_so() {
     let error = compiled.run(&typed, &RunOptions::default()).unwrap_err();
     assert!(error.to_string().contains("column `x`"), "{error}");
     assert!(Query::parse("query q {").is_err());
+}
+
+/// Nulls of a column of codes: among the codes, among what they stand for, and codes for nothing at all.
+#[test]
+fn nulls_of_dictionaries() {
+    let dictionary = |keys: Vec<Option<i32>>, words: Vec<Option<&str>>| -> ArrayRef {
+        let (keys, words) = (Int32Array::from(keys), StringArray::from(words));
+        Arc::new(DictionaryArray::<Int32Type>::new(keys, Arc::new(words)))
+    };
+    let columns = [
+        dictionary(
+            vec![Some(0), Some(1), Some(2), Some(1)],
+            vec![Some("b"), None, Some("a")],
+        ),
+        dictionary(vec![None, Some(1), Some(0), Some(1)], vec![Some("a"), None]),
+        dictionary(vec![Some(0), Some(0), Some(1), Some(1)], vec![None, None]),
+        dictionary(vec![None; 4], Vec::new()),
+        dictionary(Vec::new(), Vec::new()),
+    ];
+    let bodies = [
+        "~y[t] = {s: ~x[t].s, n: is_null(~x[t].s), a: ~x[t].s == \"a\"}",
+        "~y[t] = {l: reduce last ~x[t-3 : t] map (~x[t].s), n: reduce n_unique ~x[t-3 : t] map (~x[t].s)}",
+        "~p[t] = ~x[t].s  ~y[t] = reduce max ~p[t-2 : t]",
+    ];
+    for (column, body) in columns.iter().flat_map(|c| bodies.map(|body| (c, body))) {
+        let text =
+            format!("query q unit tick {{ input ~x: {{s: utf8}} point  {body}  output ~y }}");
+        let compiled = Query::parse(&text).unwrap().compile().unwrap();
+        let rows = |from: usize, to: usize| {
+            let stamps: Vec<i64> = (from as i64..to as i64).collect();
+            let timeline = Timeline::explicit(stamps.into(), Spans::Fixed(1));
+            let column = Column::new("s", column.slice(from, to - from));
+            SnapshotBuffer::record(timeline, vec![column], None, Unit::Tick).unwrap()
+        };
+        let inputs = BTreeMap::from([("x".to_owned(), rows(0, column.len()))]);
+        let run = |backend| {
+            let output = compiled.run(&inputs, &RunOptions::default().backend(backend));
+            events_of(&output.unwrap()).unwrap()
+        };
+        let right = run(Backend::Interpreter);
+        let mut live = compiled.live(&RunOptions::default()).unwrap();
+        let mut pushed = Vec::new();
+        for row in 0..column.len() {
+            live.push("x", &rows(row, row + 1)).unwrap();
+            pushed.extend(events_of(&live.take().unwrap()).unwrap());
+        }
+        pushed.extend(events_of(&live.finish(None).unwrap()).unwrap());
+        for found in [run(Backend::Native), run(Backend::Loops), pushed] {
+            let same = found.len() == right.len();
+            let same = same && found.iter().zip(&right).all(|(a, b)| a.same(b));
+            assert!(same, "{text} on {column:?}\n{found:?}\nfor {right:?}");
+        }
+    }
 }

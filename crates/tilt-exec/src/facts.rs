@@ -151,7 +151,8 @@ impl SeriesFacts {
             leaves.push(LeafFacts {
                 name: name.to_owned(),
                 ty: register(dtype)?,
-                nullable: column.array().null_count() > 0,
+                // An entry of a dictionary may be null where no key is.
+                nullable: column.array().logical_null_count() > 0,
             });
         }
         Ok(Self {

@@ -190,6 +190,10 @@ impl<'c> Distinct<'c> {
             DataType::Utf8View => column.as_string_view().iter().map(&mut number).collect(),
             DataType::Dictionary(_, _) => {
                 let dictionary = column.as_any_dictionary();
+                // All keys are null then, and cannot be normalized.
+                if dictionary.values().is_empty() {
+                    return Some(vec![NULL; column.len()]);
+                }
                 let numbers = self.number_all(dictionary.values())?;
                 let keys = dictionary.normalized_keys().into_iter().enumerate();
                 let number = |(row, key): (usize, usize)| {

@@ -8,7 +8,7 @@ use std::{
 
 use arrow_array::{Array, ArrayRef};
 use arrow_row::Rows;
-use arrow_schema::ArrowError;
+use arrow_schema::{ArrowError, DataType};
 use tilt_ir::{Input, OPEN, Overlap, SpanRule};
 
 use crate::{
@@ -305,7 +305,9 @@ impl Queue {
         }
         // A null of a scalar is no event.
         let has_nulls = |run: &Run| {
-            self.disjoint == Disjoint::All && run.chunk.len() == 1 && run.chunk[0].null_count() > 0
+            self.disjoint == Disjoint::All
+                && run.chunk.len() == 1
+                && run.chunk[0].logical_null_count() > 0
         };
         let mut last_end = self.last_end;
         let mut events = released.runs.iter().flat_map(|run| &run.events);
@@ -361,5 +363,26 @@ pub(crate) fn end_open<'a>(rows: impl Iterator<Item = &'a mut Row>, until: i64) 
 
 /// Whether a row is an event: not one of a scalar that is null.
 fn has_value(chunk: &[ArrayRef], place: usize) -> bool {
-    chunk.len() != 1 || chunk[0].is_valid(place)
+    let [column] = chunk else { return true };
+    // A key of a dictionary may stand for null.
+    let is_coded = matches!(column.data_type(), DataType::Dictionary(..));
+    column.is_valid(place) && !(is_coded && column.slice(place, 1).logical_null_count() > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{DictionaryArray, Int32Array, StringArray};
+
+    use super::*;
+
+    #[test]
+    fn a_key_that_stands_for_null_is_no_value() {
+        let keys = Int32Array::from(vec![Some(1), Some(0), None]);
+        let words = StringArray::from(vec![None, Some("a")]);
+        let column: ArrayRef = Arc::new(DictionaryArray::new(keys, Arc::new(words)));
+        let scalar = [Arc::clone(&column)];
+        let has_values: Vec<bool> = (0..3).map(|row| has_value(&scalar, row)).collect();
+        assert_eq!(has_values, [true, false, false]);
+        assert!(has_value(&[Arc::clone(&column), column], 1));
+    }
 }

@@ -63,7 +63,7 @@ impl Port {
             from = from.max(self.queue.last_end);
             // A null of a scalar is no event.
             let mut columns = rows.columns();
-            if columns.len() == 1 && columns.any(|column| column.null_count() > 0) {
+            if columns.len() == 1 && columns.any(|column| column.logical_null_count() > 0) {
                 return None;
             }
         }

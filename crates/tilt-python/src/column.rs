@@ -96,13 +96,13 @@ impl Column {
         let objects = Objects::new(py, self.field.data_type())?;
         let list = PyList::empty(py);
         for chunk in &self.chunks {
-            // Each string of a dictionary becomes one object.
+            // Each string of a dictionary becomes one object. Without any all keys are null.
             let words = match chunk.as_any_dictionary_opt() {
-                Some(dictionary) => Some((
+                Some(dictionary) if !dictionary.values().is_empty() => Some((
                     dictionary.normalized_keys(),
                     objects.list(dictionary.values())?,
                 )),
-                None => None,
+                _ => None,
             };
             for row in 0..chunk.len() {
                 match &words {
