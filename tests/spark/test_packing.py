@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -134,8 +135,9 @@ def simulated(
     for name, table in tables.items():
         read = table.select(bound.columns(name))
         if key is not None:
-            codes = np.asarray(table.column(key).combine_chunks().dictionary_encode().indices.fill_null(99))
-            read = read.append_column(HASH, pa.array(codes.astype(np.int64) * 7919 - 20_000))
+            # The same in all tables.
+            hashes = [zlib.crc32(str(value).encode()) - 20_000 for value in table.column(key).to_pylist()]
+            read = read.append_column(HASH, pa.array(hashes, pa.int64()))
         parts[name] = dealt(rng, read, int(rng.integers(1, 4)))
     ends = np.concatenate([np.asarray(table.column("ts").cast("int64")) for table in tables.values()])
     times = (int(ends.min()) - 1, int(ends.max()))

@@ -54,8 +54,10 @@ def packed(bound: Bound, query: QueryTask, places: int, plan: Column | None) -> 
             is_first = F.monotonically_increasing_id().bitwiseAND(_WITHIN) == 0
             found[PLAN] = F.when(is_first, plan.getField("plan"))
         told = rows(bound, given.name).withColumns(found)
-        task = PackTask(at, given.events, schemas, places)
-        parts.append(told.mapInArrow(shipped(task), spark_schema(packed_schema(schemas))))
+        task = PackTask(at, given.events, schemas, places, names=tuple(told.columns))
+        # Spark would take a dot in a name for a field of a struct.
+        plain = told.toDF(*(f"column {number}" for number in range(len(told.columns))))
+        parts.append(plain.mapInArrow(shipped(task), spark_schema(packed_schema(schemas))))
     return parts
 
 
