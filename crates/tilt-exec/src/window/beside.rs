@@ -15,9 +15,13 @@ impl Reduction<'_, '_, '_> {
         if let Some(known) = self.known(plan) {
             return Some((known, (0..plan.slots.len()).collect()));
         }
+        // Running totals of doubles are begun by sums in order, all others by sums in any.
+        let running = self.reads.found().ranges[plan.range].is_running();
         let loops = &self.reads.planner.loops;
         let windows = self.reads.windows().iter().enumerate();
-        let mut candidates = windows.filter(|(_, window)| joins(window, plan));
+        let mut candidates = windows.filter(|(_, window)| {
+            joins(window, plan) && (!running || is_float(window) == is_float(plan))
+        });
         let (number, joined) = candidates.find_map(|(number, window)| {
             let joined = Joined::new(loops, window, plan)?;
             Some((number, joined))
@@ -77,6 +81,10 @@ fn joins(window: &WindowPlan, plan: &WindowPlan) -> bool {
     let plain = |w: &WindowPlan| w.guard == Guard::None && w.panes.is_none() && w.rows.is_none();
     let anchors = window.anchor.is_none() || plan.anchor.is_none() || window.anchor == plan.anchor;
     both && window.range == plan.range && plain(window) && plain(plan) && anchors
+}
+
+fn is_float(window: &WindowPlan) -> bool {
+    window.slots.iter().any(|(_, ty)| ty.is_float())
 }
 
 /// The loops of a window with those of another beside them.
