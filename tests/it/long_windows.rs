@@ -214,6 +214,9 @@ fn windows_without_a_beginning() {
             check("f64 point", &DType::F64, &body);
             check("f64 fixed 1 period 1", &DType::F64, &body);
         }
+        // Sums in order beside extremes, whose order does not matter.
+        let body = format!("~y[t] = reduce sum ~x[{window}] - reduce max ~x[{window}]  output ~y");
+        check("f64 point", &DType::F64, &body);
         for agg in ["sum", "min", "max", "len", "mean"] {
             let body = format!("~y[t] = reduce {agg} ~x[{window}]  output ~y");
             check("i64 point", &DType::I64, &body);
