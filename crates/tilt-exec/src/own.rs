@@ -163,7 +163,8 @@ impl StageReads<'_, '_> {
         let ty = register(self.dtype())?;
         self.recur();
         let source = Source::OwnRows { rows };
-        let access = self.access(body, source, "itself", ty, By::Row, !self.inside);
+        let by = u32::try_from(-rows).map_or(By::Row, By::Back);
+        let access = self.access(body, source, "itself", ty, by, !self.inside);
         Ok(Term::Scalar {
             value: body.load(access),
             valid: body.valid(access),

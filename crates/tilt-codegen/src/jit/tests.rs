@@ -5,6 +5,7 @@ mod derived;
 mod guards;
 mod harness;
 mod near;
+mod recurrences;
 mod reductions;
 mod slides;
 mod speed;

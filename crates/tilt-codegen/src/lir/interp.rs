@@ -362,16 +362,29 @@ impl Machine<'_> {
     fn load(&self, access: AccessId, row: i64) -> u64 {
         let element = match self.l.accesses[access].by {
             By::Index => self.index(access, row),
+            By::Back(rows) => {
+                self.check_back(access, row, rows);
+                row
+            }
             _ => self.position(access, row),
         };
         self.read(access, element, row)
+    }
+
+    /// What is read back must be the first target: compiled code has it in registers.
+    fn check_back(&self, access: AccessId, row: i64, rows: u32) {
+        let bytes = rows as usize * self.l.accesses[access].ty.bytes();
+        let expected = self.target(0).values.wrapping_sub(bytes).cast_const();
+        if self.view(access).values != expected {
+            self.fail_access(access, row, "this is not what the loop stored before");
+        }
     }
 
     /// The number of the row or of its range, whichever the access goes by.
     fn position(&self, access: AccessId, row: i64) -> i64 {
         match self.l.accesses[access].by {
             By::Range => self.range,
-            By::Row | By::Index | By::Table => row,
+            By::Row | By::Back(_) | By::Index | By::Table => row,
         }
     }
 

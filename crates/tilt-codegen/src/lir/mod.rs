@@ -210,6 +210,8 @@ pub struct Access {
 pub enum By {
     /// The one of the same number.
     Row,
+    /// The one of the same number, which is what the first column got so many rows before: the view is the target, moved. For stores of one lane.
+    Back(u32),
     /// The one that the index column names.
     Index,
     /// The one that a computed value names: only `lookup` reads it.

@@ -6,8 +6,8 @@
 use tilt_ir::{Arena, Id};
 
 use super::{
-    Access, AccessId, Function, Imm, Inst, LANES, Lanes, Loop, Node, Param, ParamId, Sink, Slot,
-    Store, Ty, ValueId,
+    Access, AccessId, By, Function, Imm, Inst, LANES, Lanes, Loop, Node, Param, ParamId, Sink,
+    Slot, Store, Ty, ValueId,
     print::{BINARIES, COMBINES, COMPARES, TYPES, UNARIES, WAYS, Words, unquote_name},
     verify::result_type,
 };
@@ -121,7 +121,11 @@ impl Parser<'_> {
             return Err(self.error(start, format!("the access `{name}` is declared twice")));
         }
         let ty = self.ty()?;
-        let by = self.choice("how the column is read", WAYS)?;
+        let by = if self.eat("back") {
+            By::Back(self.count("how many rows back")?)
+        } else {
+            self.choice("how the column is read", WAYS)?
+        };
         let nullable = self.eat("nullable");
         self.l.accesses.push(Access {
             name,

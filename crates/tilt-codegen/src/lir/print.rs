@@ -26,6 +26,7 @@ pub(super) const TYPES: &Words<Ty> = &[
     ("f64", Ty::F64),
 ];
 
+/// All but `back 1`.
 pub(super) const WAYS: &Words<By> = &[
     ("row", By::Row),
     ("index", By::Index),
@@ -197,9 +198,16 @@ fn access_text(access: &Access) -> String {
         "access {}: {} {}{}",
         quote_name(&access.name),
         access.ty,
-        word(WAYS, &access.by),
+        way_text(access.by),
         if access.nullable { " nullable" } else { "" }
     )
+}
+
+fn way_text(by: By) -> Cow<'static, str> {
+    match by {
+        By::Back(rows) => format!("back {rows}").into(),
+        _ => word(WAYS, &by).into(),
+    }
 }
 
 fn call_text(function: &Function, operands: &[ValueId]) -> String {

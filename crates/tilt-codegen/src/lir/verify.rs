@@ -5,7 +5,7 @@
 //! | names | the loop, its accesses and its parameters have names that are not empty; no two accesses and no two parameters share one |
 //! | ids | an operand is defined before its use; accesses and parameters exist |
 //! | types | a value's type is the one that its instruction and operands give |
-//! | access | a table is not nullable; folds and panes have no access by index, and only scans and folds have one by range; slides and combs read by row |
+//! | access | a table is not nullable; folds and panes have no access by index, and only scans and folds have one by range; slides and combs read by row; only stores of one lane read back, a row at least, and a column of the first one's type, not bool |
 //! | `const` | the bits are those of its type, sign- or zero-extended to a word |
 //! | `load` | the access is not a table |
 //! | `valid` | the access is nullable |
@@ -246,6 +246,20 @@ impl Verifier<'_> {
                 access.by == By::Row || !matches!(l.sink, Sink::Slide { .. } | Sink::Comb { .. }),
                 "slides and combs read by row",
             );
+            if let By::Back(rows) = access.by {
+                self.require(rows > 0, "a row does not read what it stores itself");
+                let first = match &l.sink {
+                    Sink::Store { columns, .. } if l.lanes == Lanes::One => columns.first(),
+                    _ => None,
+                };
+                let ty = first
+                    .and_then(|column| l.values.get(column.value))
+                    .map(|v| v.ty);
+                self.require(
+                    access.ty != Ty::Bool && ty == Some(access.ty),
+                    "what is read back is the first column of a store of one lane, no bool",
+                );
+            }
         }
     }
 

@@ -71,6 +71,9 @@ impl Emitter<'_> {
             return self.load_of_range(id);
         }
         self.check_rows(id, group);
+        if let Some(rows) = self.kept(id) {
+            return format!("%past.{rows}");
+        }
         if ty == Ty::Bool {
             self.load_bits(&values, group)
         } else {

@@ -1,14 +1,19 @@
 //! Loops that store columns.
 
+use tilt_ir::Id;
+
 use super::{
     Emitter, Value,
     memory::{Group, Live, Shape},
     scalar,
 };
-use crate::lir::{LANES, Store, Ty};
+use crate::lir::{AccessId, By, LANES, Store, Ty};
 
 /// Groups whose bits are written at once.
 const QUAD: usize = 4;
+
+/// Rows further back than this are loaded from memory.
+const KEPT: u32 = 4;
 
 /// Bodies longer than this are not copied for the sake of their stores.
 const LONG: usize = 64;
@@ -150,13 +155,23 @@ impl Emitter<'_> {
     /// One row an iteration; what it stores, later rows may read.
     pub(super) fn store_one(&mut self, columns: &[Store]) {
         let some = self.def("icmp ne i64 %rows, 0");
-        self.branch(&some, "loop", "exit");
+        self.branch(&some, "before", "exit");
+        self.label("before");
+        let past = self.load_past();
+        self.line("  br label %loop");
         self.label("loop");
-        self.line("  %i = phi i64 [ 0, %entry ], [ %next, %loop ]");
+        self.line("  %i = phi i64 [ 0, %before ], [ %next, %loop ]");
         // Bits of the current byte, so that a row writes it without reading it.
         for name in self.bit_columns(columns) {
             self.line(format_args!(
-                "  %{name} = phi i8 [ 0, %entry ], [ %{name}.next, %loop ]"
+                "  %{name} = phi i8 [ 0, %before ], [ %{name}.next, %loop ]"
+            ));
+        }
+        let first = scalar(self.lp.ty(columns[0].value));
+        for (later, value) in past.iter().enumerate() {
+            self.line(format_args!(
+                "  %past.{} = phi {first} [ {value}, %before ], [ %past.{later}, %loop ]",
+                later + 1
             ));
         }
         let group = Group {
@@ -165,6 +180,11 @@ impl Emitter<'_> {
             live: None,
         };
         let body = self.body(&group);
+        if !past.is_empty() {
+            // A copy under a name that the next row can spell.
+            let value = &body[columns[0].value];
+            self.line(format_args!("  %past.0 = freeze {first} {value}"));
+        }
         let position = self.def("trunc i64 %i to i8");
         let position = self.def(format_args!("and i8 {position}, 7"));
         for (k, column) in columns.iter().enumerate() {
@@ -192,6 +212,32 @@ impl Emitter<'_> {
         let more = self.def("icmp ult i64 %next, %rows");
         self.branch(&more, "loop", "exit");
         self.label("exit");
+    }
+
+    /// How many rows back an access reads that is kept in a register: what was stored is loaded again only some cycles later, and each row would wait.
+    pub(super) fn kept(&self, id: AccessId) -> Option<u32> {
+        let access = &self.lp.accesses[id];
+        match access.by {
+            By::Back(rows) if rows <= KEPT && !access.nullable => Some(rows),
+            _ => None,
+        }
+    }
+
+    /// What the first column holds before row 0, as far back as rows are kept, from the last one on.
+    fn load_past(&mut self) -> Vec<Value> {
+        let ids = (0..self.lp.accesses.len()).map(AccessId::new);
+        let kept = ids.filter_map(|id| Some((self.kept(id)?, id)));
+        let Some((rows, id)) = kept.max_by_key(|(rows, _)| *rows) else {
+            return vec![];
+        };
+        let ty = self.lp.accesses[id].ty;
+        let elements = (0..rows).rev();
+        let load = |element| {
+            let at = self.element(scalar(ty), &format!("%values.{}", id.index()), element);
+            let (ty, align) = (scalar(ty), ty.bytes());
+            self.def(format_args!("load {ty}, ptr {at}, align {align}"))
+        };
+        elements.map(load).collect()
     }
 
     /// The names of the accumulators of bits.

@@ -139,7 +139,7 @@ impl Buffer {
         }
         buffer
     }
-    fn set(&mut self, ty: Ty, row: usize, word: u64) {
+    pub(super) fn set(&mut self, ty: Ty, row: usize, word: u64) {
         if ty == Ty::Bool {
             let byte = &mut self.bytes[self.origin + row / 8];
             *byte = *byte & !(1 << (row % 8)) | ((word as u8 & 1) << (row % 8));

@@ -1,7 +1,7 @@
 //! Loops that store columns.
 
 use super::harness::*;
-use crate::lir::{Binary, By, Compare, Function, Imm, Inst, Lanes, Loop, Sink, Ty, Unary};
+use crate::lir::{Binary, By, Compare, Function, Imm, Inst, Lanes, Sink, Ty, Unary};
 
 const NUMBERS: [Ty; 10] = [
     Ty::I8,
@@ -489,61 +489,6 @@ fn streaming_stores() {
                 };
                 assert!(same(ty, output.columns[0][row], expected));
             }
-        }
-    }
-}
-
-/// y[i] = y[i-1] / 2 + x[i], where y is both read and stored.
-fn recurrence() -> Loop {
-    let mut lp = new_loop(Lanes::One);
-    let (earlier, x) = (lp.load(Ty::F64), lp.load(Ty::F64));
-    let half = lp.constant(Imm::float(Ty::F64, 0.5));
-    let decayed = lp.binary(Binary::Mul, earlier, half);
-    let sum = lp.binary(Binary::Add, decayed, x);
-    lp.store(sum, None);
-    lp
-}
-
-#[test]
-fn a_row_reads_what_earlier_ones_stored() {
-    use crate::abi::{Args, Target, View};
-    let lp = recurrence();
-    for mode in modes() {
-        let module = module(&lp, &mode);
-        let x: Vec<f64> = (0..50).map(|i| f64::from(i) * 0.3).collect();
-        let mut y = vec![0.0f64; 51];
-        let start = y.as_mut_ptr();
-        let view = |values: *const f64| View {
-            values: values.cast(),
-            validity: std::ptr::null(),
-            index: std::ptr::null(),
-            lead: 0,
-            len: 50,
-        };
-        let views = [view(start), view(x.as_ptr())];
-        let target = Target {
-            // SAFETY: `y` has 51 elements.
-            values: unsafe { start.add(1) }.cast(),
-            validity: std::ptr::null_mut(),
-            len: 50,
-        };
-        let args = Args {
-            views: views.as_ptr(),
-            targets: &raw const target,
-            params: std::ptr::null(),
-            state: std::ptr::null_mut(),
-            ranges: std::ptr::null(),
-            first: 0,
-            rows: 50,
-            ahead: crate::abi::nothing_ahead(),
-            step: 0,
-        };
-        // SAFETY: rows 0..50 of all columns exist.
-        unsafe { module.kernel(0)(&raw const args) };
-        let mut expected = 0.0;
-        for row in 0..50 {
-            expected = expected * 0.5 + x[row];
-            assert_eq!(y[row + 1], expected);
         }
     }
 }

@@ -359,6 +359,25 @@ fn one_lane_is_for_plain_stores() {
 }
 
 #[test]
+fn what_is_read_back_is_the_first_column_of_a_store_of_one_lane() {
+    let of = |lanes: u32, ty: &str, back: u32, sink: &str| {
+        parsed(&format!(
+            "loop l lanes {lanes} {{ access y: {ty} back {back} %0 = row {sink} %0 }}"
+        ))
+    };
+    verify(&of(1, "i64", 3, "store")).unwrap();
+    let first = "access `y`: what is read back is the first column of a store of one lane, no bool";
+    assert_eq!(violations(&of(8, "i64", 1, "store")), [first]);
+    assert_eq!(violations(&of(8, "i64", 1, "scan add")), [first]);
+    assert_eq!(violations(&of(1, "i32", 1, "store")), [first]);
+    assert_eq!(violations(&of(1, "bool", 1, "store")), [first]);
+    assert_eq!(
+        violations(&of(1, "i64", 0, "store")),
+        ["access `y`: a row does not read what it stores itself"]
+    );
+}
+
+#[test]
 fn all_violations_are_shown() {
     let error = verify(&with("%4 = not %0 %5 = sqrt %1 store %4 if %5")).unwrap_err();
     assert_eq!(

@@ -531,13 +531,25 @@ fn a_table_is_read_where_a_value_says() {
 
 #[test]
 fn a_recurrence_reads_what_earlier_rows_stored() {
-    let l = parsed(
-        "loop decay lanes 1 {
-           access x: f64 row access before: f64 row
+    for by in ["row", "back 1"] {
+        decay(by);
+    }
+}
+
+#[test]
+#[should_panic(expected = "this is not what the loop stored before")]
+fn what_is_read_back_is_what_was_stored() {
+    decay("back 2");
+}
+
+fn decay(by: &str) {
+    let l = parsed(&format!(
+        "loop decay lanes 1 {{
+           access x: f64 row access before: f64 {by}
            %0 = load x %1 = load before %2 = const 0.5: f64 %3 = mul %1, %2 %4 = add %3, %0
            store %4
-         }",
-    );
+         }}"
+    ));
     verify(&l).unwrap();
     let x = Column::new(&[1.0, 1.0, 1.0, 1.0]);
     // The first element is the value before row 0.

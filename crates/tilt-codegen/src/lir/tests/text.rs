@@ -47,6 +47,7 @@ fn every_sink_round_trips() {
         "loop l lanes 8 {\n  access m: f64 range nullable\n  %0 = load m\n  fold add %0\n}\n",
     );
     round_trips("loop l lanes 1 {\n  %0 = row\n  store %0\n}\n");
+    round_trips("loop l lanes 1 {\n  access y: i8 back 2 nullable\n  %0 = load y\n  store %0\n}\n");
 }
 
 #[test]
