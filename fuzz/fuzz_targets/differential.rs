@@ -4,7 +4,7 @@
 
 #[path = "../bytes.rs"]
 mod bytes;
-#[path = "../../tests/it/generate.rs"]
+#[path = "../../tests/it/generate/mod.rs"]
 #[allow(dead_code)]
 mod generate;
 #[path = "../../tests/it/text.rs"]

@@ -21,7 +21,7 @@ use crate::lir::{Inst, Lanes, Ty, ValueId};
 /// Magnitudes of `x` from 2^-900 to below 2^900, compared as doubled bits less 2^63, so that the sign is gone; divisors from 1 to 2^53 whose last twelve bits
 /// are zero.
 pub(super) const QUOTIENT: &str = "
-define private <8 x double> @quotient(<8 x double> %x, <8 x double> %n) alwaysinline nounwind {
+define private <8 x double> @quotient(<8 x double> %x, <8 x double> %n, i1 %integer) alwaysinline nounwind {
   %h = fdiv <8 x double> splat (double 1.0), %n
   %minus = fneg <8 x double> %h
   %rest = call <8 x double> @llvm.fma.v8f64(<8 x double> %minus, <8 x double> %n, <8 x double> splat (double 1.0))
@@ -43,31 +43,8 @@ look:
   %usual = icmp slt <8 x i64> %above, splat (i64 6989586621679009792)
   %mask = bitcast <8 x i1> %usual to i8
   %all = icmp eq i8 %mask, -1
-  br i1 %all, label %multiply, label %divide, !prof !6
-multiply:
-  %u = fmul <8 x double> %x, %l
-  %product = call <8 x double> @llvm.fma.v8f64(<8 x double> %x, <8 x double> %h, <8 x double> %u)
-  ret <8 x double> %product
-divide:
-  %q = fdiv <8 x double> %x, %n
-  ret <8 x double> %q
-}
-
-define private <8 x double> @quotient_of_integer(<8 x double> %x, <8 x double> %n) alwaysinline nounwind {
-  %h = fdiv <8 x double> splat (double 1.0), %n
-  %minus = fneg <8 x double> %h
-  %rest = call <8 x double> @llvm.fma.v8f64(<8 x double> %minus, <8 x double> %n, <8 x double> splat (double 1.0))
-  %l = fdiv <8 x double> %rest, %n
-  %digits = bitcast <8 x double> %n to <8 x i64>
-  %last = and <8 x i64> %digits, splat (i64 4095)
-  %few = icmp eq <8 x i64> %last, zeroinitializer
-  %one = fcmp oge <8 x double> %n, splat (double 1.0)
-  %small = fcmp ole <8 x double> %n, splat (double 0x4340000000000000)
-  %counts = and <8 x i1> %one, %small
-  %fits = and <8 x i1> %counts, %few
-  %fits.mask = bitcast <8 x i1> %fits to i8
-  %fits.all = icmp eq i8 %fits.mask, -1
-  br i1 %fits.all, label %multiply, label %divide, !prof !6
+  %safe = or i1 %all, %integer
+  br i1 %safe, label %multiply, label %divide, !prof !6
 multiply:
   %u = fmul <8 x double> %x, %l
   %product = call <8 x double> @llvm.fma.v8f64(<8 x double> %x, <8 x double> %h, <8 x double> %u)
@@ -89,11 +66,6 @@ impl Emitter<'_> {
             Inst::Convert(from) => self.lp.ty(from).is_int(),
             _ => false,
         };
-        let function = if was_integer {
-            "quotient_of_integer"
-        } else {
-            "quotient"
-        };
         let applies = self.fuses
             && self.lanes == Lanes::Eight
             && self.lp.ty(divisor) == Ty::F64
@@ -101,7 +73,7 @@ impl Emitter<'_> {
             && !self.is_power_of_two(divisor);
         applies.then(|| {
             self.def(format_args!(
-                "call <8 x double> @{function}(<8 x double> {a}, <8 x double> {b})"
+                "call <8 x double> @quotient(<8 x double> {a}, <8 x double> {b}, i1 {was_integer})"
             ))
         })
     }
