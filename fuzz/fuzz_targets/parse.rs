@@ -6,7 +6,7 @@
 
 #[path = "../bytes.rs"]
 mod bytes;
-#[path = "../../tests/it/generate.rs"]
+#[path = "../../tests/it/generate/mod.rs"]
 #[allow(dead_code)]
 mod generate;
 
