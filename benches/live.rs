@@ -1,11 +1,11 @@
 //! Live runs and sessions: throughput at several sizes of a push against a run in one go, the time that one push takes, and what a long window costs.
 //!
-//! `cargo bench -p tilt --features bench --bench live -- [filter]`. One thread; every figure is of a push and a take, or, *collected*, of pushes and a take every 65 536 rows.
+//! `cargo bench -p tilt --features bench --bench live -- [filter [rows]]`, the latter for pushes of so many rows only. One thread; every figure is of a push and a take, or, *collected*, of pushes and a take every 65 536 rows.
 //! A line is cut short after a second or so.
 //!
-//! Both sides of a ratio are the time that the processor worked for the process, over many runs or pushes: others on the machine do not count, and pushes that complete a cell
-//! count as well as those that do not. Where a single push has all rows the ratio should be one, so it tells how far to trust the others. Cutting all rows to those of a push
-//! is no part of it.
+//! Both sides of a ratio do the same work: a live run and a run in one go take rows that were read and give events; a session and a run in one go with [`ingest`] before and
+//! `to_record_batch` after it take a record batch and give one, with the same columns. Both are the time that the processor worked for the process, over many runs or pushes:
+//! others on the machine do not count, and pushes that complete a cell count as well as those that do not. Cutting all rows to those of a push is no part of it.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use std::{
 use tilt::{
     Compiled, Live, Query, RunOptions,
     arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray},
-    data::{Column, IngressOptions, Layout, SnapshotBuffer, Spans, Timeline},
+    data::{Column, IngressOptions, Layout, SnapshotBuffer, Spans, Timeline, ingest},
     ir::{DType, Input, SpanRule, Unit},
     live::{InputOptions, Session, SessionOptions},
 };
@@ -121,15 +121,17 @@ struct Work {
     input: String,
     rows: SnapshotBuffer,
     batch: RecordBatch,
+    /// The columns of time that results have.
+    layout: Layout,
     options: RunOptions,
 }
 
 /// What is fed.
 #[derive(Clone, Copy, PartialEq)]
 enum Layer {
-    /// A live run, with rows in order.
+    /// A live run: rows that were read, in order, and events.
     Live,
-    /// A session, with record batches.
+    /// A session: record batches, and record batches.
     Session,
 }
 
@@ -193,11 +195,19 @@ impl Work {
         let program = compiled.program();
         let (_, input) = program.inputs().next().expect("an input");
         let rows = rows_of(input, program.unit, rows);
+        let options = RunOptions::default().threads(1);
+        let some = rows.slice(0, rows.len().min(1 << 12));
+        let inputs = BTreeMap::from([(input.name.clone(), some)]);
+        let results = compiled.run(&inputs, &options).expect("runs");
         Self {
             input: input.name.clone(),
             batch: rows.to_record_batch(Layout::AsGiven).expect("rows"),
             rows,
-            options: RunOptions::default().threads(1),
+            layout: match results.timeline().spans() {
+                Spans::Fixed(_) => Layout::Point,
+                _ => Layout::Interval,
+            },
+            options,
             compiled,
         }
     }
@@ -216,6 +226,7 @@ impl Work {
                 let options = SessionOptions::new()
                     .run(self.options.clone())
                     .max_batch(collected)
+                    .egress(self.layout)
                     .input(&self.input, input);
                 let session = Session::new(&self.compiled, options);
                 Fed::Session(Box::new(session.expect("a session")), self)
@@ -223,10 +234,25 @@ impl Work {
         }
     }
 
-    /// Nanoseconds a row, in one go.
-    fn batch(&self) -> f64 {
-        let inputs = BTreeMap::from([(self.input.clone(), self.rows.clone())]);
-        let run = || black_box(self.compiled.run(&inputs, &self.options).expect("runs"));
+    /// Nanoseconds a row, in one go, from what a layer takes to what it gives.
+    fn in_one_go(&self, layer: Layer) -> f64 {
+        let program = self.compiled.program();
+        let (_, declared) = program.inputs().next().expect("an input");
+        let given = IngressOptions::stamp("time");
+        let run = || {
+            let rows = match layer {
+                Layer::Live => self.rows.clone(),
+                Layer::Session => {
+                    ingest(&self.batch, declared, program.unit, &given).expect("rows")
+                }
+            };
+            let inputs = BTreeMap::from([(self.input.clone(), rows)]);
+            let results = self.compiled.run(&inputs, &self.options).expect("runs");
+            if layer == Layer::Session {
+                black_box(results.to_record_batch(self.layout).expect("results"));
+            }
+            black_box(results);
+        };
         run();
         let (begun, mut runs) = (worked(), 0);
         while worked_since(begun) < LIMIT {
@@ -309,11 +335,11 @@ fn quantile(times: &mut [f64], share: f64) -> f64 {
     times[((times.len() - 1) as f64 * share) as usize]
 }
 
-fn throughput(name: &str, text: &str, layer: Layer, collected: usize) {
+fn throughput(name: &str, text: &str, layer: Layer, collected: usize, sizes: &[usize]) {
     let work = Work::new(text, ROWS);
-    let batch = work.batch();
+    let batch = work.in_one_go(layer);
     print!("{name:<14}{batch:>8.2}");
-    for size in PUSHES {
+    for &size in sizes {
         // Windows are full when a small push is measured.
         let warm = if size < 100_000 { ROWS / 16 } else { 0 };
         let nanos = work.pushed(layer, size, warm, collected);
@@ -402,7 +428,12 @@ fn window(name: &str, body: &str) {
 }
 
 fn main() {
-    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
+    let mut args = std::env::args().skip(1).filter(|arg| !arg.starts_with('-'));
+    let filter = args.next();
+    let only: Option<usize> = args
+        .next()
+        .map(|rows| rows.parse().expect("a number of rows"));
+    let sizes = only.map_or(PUSHES.to_vec(), |rows| vec![rows]);
     let wanted = |name: &str| {
         let filter = filter.as_ref();
         filter.is_none_or(|filter| name.contains(filter.as_str()))
@@ -422,12 +453,12 @@ fn main() {
                 "\n{title}: ns a row in one go, and the rate of pushes of so many rows against it"
             );
             print!("{:<14}{:>8}", "", "batch");
-            for size in PUSHES {
+            for size in &sizes {
                 print!("{size:>9}");
             }
             println!();
             for (name, text) in apps {
-                throughput(name, text, layer, collected);
+                throughput(name, text, layer, collected, &sizes);
             }
         }
     }

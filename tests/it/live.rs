@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use proptest::{prelude::*, test_runner::TestCaseError};
 use tilt::{
-    Backend, Compiled, Error, Live, LiveError, Query, RunOptions,
+    Backend, Compiled, EndsOf, Error, Live, LiveError, Query, RunOptions,
     arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray},
     data::{Column, Layout, SnapshotBuffer, Spans, Timeline},
     interp::{self, Event, Options, RunError, events_of, run_buffers},
@@ -115,7 +115,12 @@ fn pushed(
             steps.push(format!("push {len} of {name}"));
             let values = chunk.columns().iter().map(Column::array);
             let are_events = chunk.null_rows() == 0 && roll(2) == 0;
-            if !(are_events && live.append(name, chunk.timeline(), values)?) {
+            let number = live.held().iter().position(|held| held.input == **name);
+            let is_appended = number.zip(EndsOf::of(chunk.timeline()));
+            let is_appended = is_appended.is_some_and(|(number, (ends, length))| {
+                are_events && live.append(number, ends, length, values)
+            });
+            if !is_appended {
                 live.push(name, &chunk)?;
             }
             at.insert(*name, from + len);
@@ -412,7 +417,8 @@ fn a_few_rows_are_appended_to_those_before() {
     let (mut run, mut other) = (live(text), live(text));
     let append = |run: &mut Live, rows: &SnapshotBuffer| {
         let values = rows.columns().iter().map(Column::array);
-        run.append("x", rows.timeline(), values).expect("an input")
+        let ends = EndsOf::of(rows.timeline());
+        ends.is_some_and(|(ends, length)| run.append(0, ends, length, values))
     };
     // Nothing is known yet of what rows are like.
     assert!(!append(&mut run, &points(&[1, 2])));
@@ -433,8 +439,7 @@ fn a_few_rows_are_appended_to_those_before() {
     let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1]));
     let next = points(&[13]);
     let append_all = |run: &mut Live, values: &[ArrayRef]| {
-        let appended = run.append("x", next.timeline(), values.iter());
-        appended.expect("an input")
+        run.append(0, EndsOf::Explicit(&[13]), 1, values.iter())
     };
     assert!(!append_all(&mut run, std::slice::from_ref(&numbers)));
     assert!(!append_all(&mut run, &[]));
@@ -443,13 +448,12 @@ fn a_few_rows_are_appended_to_those_before() {
     run.advance("x", 13).expect("an input");
     assert!(!append(&mut run, &next));
     assert!(append(&mut run, &points(&[14, 15])));
+    let values = next.columns().iter().map(Column::array);
+    assert!(!run.append(1, EndsOf::Explicit(&[16]), 1, values.clone()));
+    assert!(!run.append(0, EndsOf::Explicit(&[]), 1, values.clone()));
+    assert!(append(&mut run, &points(&[16])));
     run.close("x").expect("an input");
-    let values = pushed.columns().iter().map(Column::array);
-    let error = run.append("x", pushed.timeline(), values);
-    assert!(matches!(
-        error,
-        Err(Error::Live(LiveError::Exhausted { .. }))
-    ));
+    assert!(!run.append(0, EndsOf::Explicit(&[17]), 1, values));
 }
 
 #[test]

@@ -288,6 +288,43 @@ fn samples_off_their_grid_are_an_error() {
     );
 }
 
+/// Rows that follow all others take a shorter way, whose stamps are looked at as well.
+#[test]
+fn samples_that_go_on_off_their_grid_are_an_error() {
+    let text = "input ~x: f64 fixed 5 period 5 ~s[t] = ~x[t] output ~s";
+    let mut session = session(text, stamped());
+    for stamps in [&[10][..], &[15, 20], &[25], &[40, 45]] {
+        session.push("x", &points(stamps)).expect("on the grid");
+        session.take().expect("runs");
+    }
+    for (stamps, off) in [
+        (&[47][..], 47),
+        (&[50, 56], 56),
+        (&[51, 56], 51),
+        (&[55, 60, 64], 64),
+    ] {
+        let error = session
+            .push("x", &points(stamps))
+            .expect_err("off the grid");
+        let told =
+            format!("{off} is not a whole number of periods (5 ticks) after the first row (10)");
+        assert!(error.to_string().contains(&told), "{error}");
+    }
+    session.push("x", &points(&[50])).expect("on the grid");
+    let bytes = session.checkpoint().expect("bytes");
+    let options = options().input("x", stamped());
+    let mut restored = Session::restore(&compiled(text), &bytes, options).expect("a session");
+    let error = restored
+        .push("x", &points(&[58]))
+        .expect_err("off the grid");
+    assert!(
+        error.to_string().contains("after the first row (10)"),
+        "{error}"
+    );
+    let rest = closed(&mut restored);
+    assert_eq!(rest, "45 50 50");
+}
+
 fn two(x: InputOptions, y: InputOptions) -> Session {
     let text = "input ~x: f64 point overlap bag input ~y: f64 point overlap bag
                 ~s[t every 10] = coalesce(reduce sum ~x[t-10:t], 0.0) + coalesce(reduce sum ~y[t-10:t], 0.0) output ~s";

@@ -4,7 +4,7 @@
 //! or narrower than 64 bits are converted; several chunks are joined; `sort` has to move rows; keyed inputs whose rows are in order
 //! only within their keys are grouped by key. Everything that semantics §7 calls bad input is found here, before anything runs.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use arrow_array::{Array, ArrayRef, RecordBatch, UInt64Array, new_empty_array};
 use arrow_buffer::ScalarBuffer;
@@ -223,7 +223,9 @@ struct Found {
 #[derive(Clone, Debug)]
 pub struct Stamped<'a> {
     /// Ticks of the query.
-    pub stamps: ScalarBuffer<i64>,
+    pub stamps: Cow<'a, ScalarBuffer<i64>>,
+    /// The distances between them.
+    pub gaps: Gaps,
     batch: &'a RecordBatch,
     places: &'a [usize],
 }
@@ -297,17 +299,20 @@ impl RowReader {
         let TimeColumns::Stamp(time) = &found.time else {
             return None;
         };
-        let stamps = time.read(batch.column(found.stamps), self.unit).ok()?;
+        let column = batch.column(found.stamps);
+        let stamps = match time.lent(column, self.unit) {
+            Some(stamps) => Cow::Borrowed(stamps),
+            None => Cow::Owned(time.read(column, self.unit).ok()?),
+        };
         let (first, last) = (*stamps.first()?, *stamps.last()?);
-        let in_range = -TIME_LIMIT <= first && last <= TIME_LIMIT;
-        // At the speed of memory, as nearly all are in order.
-        let pairs = stamps.iter().zip(&stamps[1..]);
-        if !in_range || pairs.filter(|(a, b)| a > b).count() > 0 {
+        let gaps = Gaps::of(&stamps, 1);
+        if first < -TIME_LIMIT || last > TIME_LIMIT || gaps.min < 0 {
             return None;
         }
         let places = &found.places;
         Some(Stamped {
             stamps,
+            gaps,
             batch,
             places,
         })

@@ -171,6 +171,35 @@ impl TimeColumn {
         Ok(nulls.iter().map(next).map(|t| t.unwrap_or(OPEN)).collect())
     }
 
+    /// The numbers of `array`, if they have 64 bits.
+    fn numbers<'a>(&self, array: &'a dyn Array) -> Option<&'a ScalarBuffer<i64>> {
+        Some(match self.data_type() {
+            DataType::Int64 => array.as_primitive::<Int64Type>().values(),
+            DataType::Date64 => array.as_primitive::<Date64Type>().values(),
+            DataType::Timestamp(unit, _) => match unit {
+                TimeUnit::Second => array.as_primitive::<TimestampSecondType>().values(),
+                TimeUnit::Millisecond => array.as_primitive::<TimestampMillisecondType>().values(),
+                TimeUnit::Microsecond => array.as_primitive::<TimestampMicrosecondType>().values(),
+                TimeUnit::Nanosecond => array.as_primitive::<TimestampNanosecondType>().values(),
+            },
+            DataType::Duration(unit) => match unit {
+                TimeUnit::Second => array.as_primitive::<DurationSecondType>().values(),
+                TimeUnit::Millisecond => array.as_primitive::<DurationMillisecondType>().values(),
+                TimeUnit::Microsecond => array.as_primitive::<DurationMicrosecondType>().values(),
+                TimeUnit::Nanosecond => array.as_primitive::<DurationNanosecondType>().values(),
+            },
+            _ => return None,
+        })
+    }
+
+    /// The instants of `array` if it holds them as they are: numbers of 64 bits in ticks of `to`, none of them null.
+    pub(crate) fn lent<'a>(&self, array: &'a dyn Array, to: Unit) -> Option<&'a ScalarBuffer<i64>> {
+        if self.unit != to || array.null_count() > 0 {
+            return None;
+        }
+        self.numbers(array)
+    }
+
     /// The instants of `array` in ticks of `to`. Shares the array's buffer when it holds 64-bit numbers of that unit.
     pub(crate) fn read(&self, array: &dyn Array, to: Unit) -> Result<ScalarBuffer<i64>> {
         self.check_unit(to)?;
@@ -189,28 +218,15 @@ impl TimeColumn {
                 let days = array.as_primitive::<Date32Type>().values();
                 days.iter().map(|d| i64::from(*d) * SECONDS_A_DAY).collect()
             }
-            DataType::Int64 => array.as_primitive::<Int64Type>().values().clone(),
-            DataType::Date64 => array.as_primitive::<Date64Type>().values().clone(),
-            DataType::Timestamp(unit, _) => match unit {
-                TimeUnit::Second => array.as_primitive::<TimestampSecondType>().values(),
-                TimeUnit::Millisecond => array.as_primitive::<TimestampMillisecondType>().values(),
-                TimeUnit::Microsecond => array.as_primitive::<TimestampMicrosecondType>().values(),
-                TimeUnit::Nanosecond => array.as_primitive::<TimestampNanosecondType>().values(),
-            }
-            .clone(),
-            DataType::Duration(unit) => match unit {
-                TimeUnit::Second => array.as_primitive::<DurationSecondType>().values(),
-                TimeUnit::Millisecond => array.as_primitive::<DurationMillisecondType>().values(),
-                TimeUnit::Microsecond => array.as_primitive::<DurationMicrosecondType>().values(),
-                TimeUnit::Nanosecond => array.as_primitive::<DurationNanosecondType>().values(),
-            }
-            .clone(),
-            other => {
-                return Err(DataError::TimeType {
-                    column: self.name().to_owned(),
-                    found: other.clone(),
-                });
-            }
+            other => match self.numbers(array) {
+                Some(numbers) => numbers.clone(),
+                None => {
+                    return Err(DataError::TimeType {
+                        column: self.name().to_owned(),
+                        found: other.clone(),
+                    });
+                }
+            },
         };
         if self.unit == to {
             return Ok(values);

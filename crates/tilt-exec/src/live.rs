@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use arrow_array::ArrayRef;
-use tilt_data::{SnapshotBuffer, Timeline};
+use tilt_data::SnapshotBuffer;
 use tilt_ir::{OPEN, Span};
 
 use crate::{
@@ -27,6 +27,7 @@ use crate::{
         state::LiveState,
     },
     query::{Backend, Compiled, RunOptions},
+    tail::EndsOf,
 };
 
 pub(crate) mod arriving;
@@ -197,19 +198,19 @@ impl Live {
         Ok(())
     }
 
-    /// Takes a few rows as [`push`](Self::push) does, without making a buffer of them: events of one length, in order, and a column of values for each that
-    /// was pushed before. False if nothing was taken, because there is more to look at: then they are to be pushed.
-    ///
-    /// # Errors
-    /// [`LiveError::Unknown`], and [`LiveError::Exhausted`].
+    /// Takes a few rows of an input, by its number in order of declaration, as [`push`](Self::push) does, without making a buffer of them: at least one event, all of one length,
+    /// in order, and a column of values for each that was pushed before. False if nothing was taken, because there is more to look at: then they are to be pushed.
     pub fn append<'a>(
         &mut self,
-        input: &str,
-        events: &Timeline,
+        input: usize,
+        ends: EndsOf,
+        length: i64,
         values: impl ExactSizeIterator<Item = &'a ArrayRef> + Clone,
-    ) -> Result<bool, Error> {
-        let at = self.find_open(input)?;
-        Ok(self.given_span().is_none() && self.inputs[at].append_values(events, values))
+    ) -> bool {
+        let has_span = self.given_span().is_some();
+        let input = self.inputs.get_mut(input);
+        let input = input.filter(|_| !has_span && ends.len() > 0);
+        input.is_some_and(|input| input.append_values(ends, length, values))
     }
 
     /// Says which events of an input have begun and cannot be pushed yet, in place of those that it said before: because others that end before them may still come,

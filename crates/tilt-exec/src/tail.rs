@@ -9,9 +9,9 @@ use arrow_schema::DataType;
 use tilt_data::{Column, DataError, SnapshotBuffer, Spans, Stamps, Timeline};
 
 /// Pushes of more rows are not copied: sharing their memory costs less.
-const SMALL: usize = 1 << 9;
+const SMALL: usize = 1 << 11;
 /// So many rows are worth arrays of their own.
-const FULL: usize = 1 << 16;
+const FULL: usize = 1 << 17;
 
 /// Events of one length, whose values are numbers, none of them null.
 #[derive(Debug)]
@@ -33,11 +33,66 @@ enum Ends {
     Explicit(Vec<i64>),
 }
 
-/// Where the rows of a tail end.
+/// Where rows end, which are in order.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum EndsOf<'a> {
-    Regular { t0: i64, period: i64, len: usize },
+pub enum EndsOf<'a> {
+    /// A period apart.
+    Regular {
+        /// The first.
+        t0: i64,
+        /// Not negative.
+        period: i64,
+        /// How many.
+        len: usize,
+    },
+    /// Anywhere.
     Explicit(&'a [i64]),
+}
+
+impl<'a> EndsOf<'a> {
+    /// Of events of one length, at least one, and that length; `None` of others.
+    pub fn of(timeline: &'a Timeline) -> Option<(Self, i64)> {
+        let Spans::Fixed(length) = *timeline.spans() else {
+            return None;
+        };
+        if timeline.is_empty() || timeline.shift() != 0 {
+            return None;
+        }
+        let ends = match timeline.stamps() {
+            Stamps::Regular { t0, period, .. } => Self::Regular {
+                t0: *t0,
+                period: *period,
+                len: timeline.len(),
+            },
+            Stamps::Explicit(stamps) => Self::Explicit(stamps),
+        };
+        Some((ends, length))
+    }
+
+    /// How many rows there are.
+    #[expect(clippy::len_without_is_empty, reason = "there is at least one")]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Regular { len, .. } => *len,
+            Self::Explicit(ends) => ends.len(),
+        }
+    }
+
+    pub(crate) fn first(&self) -> i64 {
+        match self {
+            Self::Regular { t0, .. } => *t0,
+            Self::Explicit(ends) => ends[0],
+        }
+    }
+
+    pub(crate) fn last(&self) -> i64 {
+        match self {
+            Self::Regular { t0, period, len } => {
+                t0.wrapping_add(period.wrapping_mul(*len as i64 - 1))
+            }
+            Self::Explicit(ends) => ends[ends.len() - 1],
+        }
+    }
 }
 
 /// Rows of a tail that are passed on.
@@ -50,24 +105,17 @@ pub(crate) struct Fresh<'a> {
 impl Tail {
     /// The rows of a chunk; `None` if they are not copied.
     pub(crate) fn of(chunk: &SnapshotBuffer) -> Option<Self> {
-        let timeline = chunk.timeline();
-        let Spans::Fixed(length) = *timeline.spans() else {
-            return None;
-        };
-        let is_plain = is_small(timeline) && chunk.null_rows() == 0;
+        let (ends, length) = EndsOf::of(chunk.timeline())?;
+        let is_plain = ends.len() <= SMALL && chunk.null_rows() == 0;
         if !is_plain || !chunk.columns().iter().all(is_number) {
             return None;
         }
         let mut tail = Self {
             like: chunk.slice(0, 0),
             length,
-            ends: match timeline.stamps() {
-                Stamps::Regular { t0, period, .. } => Ends::Regular {
-                    t0: *t0,
-                    period: *period,
-                    len: 0,
-                },
-                Stamps::Explicit(_) => Ends::Explicit(Vec::new()),
+            ends: match ends {
+                EndsOf::Regular { t0, period, .. } => Ends::Regular { t0, period, len: 0 },
+                EndsOf::Explicit(_) => Ends::Explicit(Vec::new()),
             },
             columns: chunk
                 .columns()
@@ -77,7 +125,7 @@ impl Tail {
             gone: 0,
             passed_on: 0,
         };
-        tail.append(chunk);
+        tail.append(ends, chunk.columns().iter().map(Column::array));
         Some(tail)
     }
 
@@ -87,7 +135,7 @@ impl Tail {
             std::sync::Arc::ptr_eq(a.field(), b.field())
                 || a.name() == b.name() && a.array().data_type() == b.array().data_type()
         };
-        self.goes_on_at(chunk.timeline())
+        EndsOf::of(chunk.timeline()).is_some_and(|(ends, length)| self.goes_on_at(ends, length))
             && chunk.unit() == self.like.unit()
             && chunk.shape() == self.like.shape()
             && chunk.null_rows() == 0
@@ -100,34 +148,32 @@ impl Tail {
     }
 
     /// Whether events, a few, go on as those before did.
-    fn goes_on_at(&self, timeline: &Timeline) -> bool {
-        let goes_on = match (&self.ends, timeline.stamps()) {
+    fn goes_on_at(&self, ends: EndsOf, length: i64) -> bool {
+        let goes_on = match (&self.ends, ends) {
             (
                 Ends::Regular { t0, period, len },
-                Stamps::Regular {
+                EndsOf::Regular {
                     t0: next,
                     period: p,
                     ..
                 },
-            ) => period == p && t0.wrapping_add(period.wrapping_mul(*len as i64)) == *next,
-            (Ends::Regular { .. }, Stamps::Explicit(_)) => false,
+            ) => *period == p && t0.wrapping_add(period.wrapping_mul(*len as i64)) == next,
+            (Ends::Regular { .. }, EndsOf::Explicit(_)) => false,
             (Ends::Explicit(_), _) => true,
         };
-        goes_on
-            && self.len() < FULL
-            && is_small(timeline)
-            && matches!(timeline.spans(), Spans::Fixed(length) if *length == self.length)
+        goes_on && length == self.length && ends.len() <= SMALL && self.len() < FULL
     }
 
     /// Whether values, a column each, can be appended with their events.
     pub(crate) fn goes_on_with<'a>(
         &self,
-        timeline: &Timeline,
+        ends: EndsOf,
+        length: i64,
         values: impl ExactSizeIterator<Item = &'a ArrayRef>,
     ) -> bool {
-        let rows = timeline.len();
+        let rows = ends.len();
         values.len() == self.columns.len()
-            && self.goes_on_at(timeline)
+            && self.goes_on_at(ends, length)
             && self.like.columns().iter().zip(values).all(|(like, array)| {
                 array.len() == rows
                     && array.null_count() == 0
@@ -135,23 +181,13 @@ impl Tail {
             })
     }
 
-    /// Appends rows that can be.
-    pub(crate) fn append(&mut self, chunk: &SnapshotBuffer) {
-        let values = chunk.columns().iter().map(Column::array);
-        self.append_values(chunk.timeline(), values);
-    }
-
     /// Appends events that can be, and their values, a column each.
-    pub(crate) fn append_values<'a>(
-        &mut self,
-        timeline: &Timeline,
-        values: impl Iterator<Item = &'a ArrayRef>,
-    ) {
-        match (&mut self.ends, timeline.stamps()) {
-            (Ends::Regular { len, .. }, _) => *len += timeline.len(),
-            (Ends::Explicit(ends), Stamps::Explicit(stamps)) => ends.extend_from_slice(stamps),
-            (Ends::Explicit(ends), _) => {
-                ends.extend((0..timeline.len()).map(|row| timeline.end(row)));
+    pub(crate) fn append<'a>(&mut self, ends: EndsOf, values: impl Iterator<Item = &'a ArrayRef>) {
+        match (&mut self.ends, ends) {
+            (Ends::Regular { len, .. }, _) => *len += ends.len(),
+            (Ends::Explicit(all), EndsOf::Explicit(ends)) => all.extend_from_slice(ends),
+            (Ends::Explicit(all), EndsOf::Regular { t0, period, len }) => {
+                all.extend((0..len as i64).map(|row| t0 + period * row));
             }
         }
         for (column, array) in self.columns.iter_mut().zip(values) {
@@ -201,18 +237,24 @@ impl Tail {
     /// Forgets the first rows.
     pub(crate) fn forget(&mut self, rows: usize) {
         self.gone += rows;
-        if self.gone < self.all() {
+        let (gone, all) = (self.gone, self.all());
+        // Those that stay are moved to the front, into memory that is there, when they are the fewer.
+        if gone == 0 || gone < all - gone {
             return;
         }
         match &mut self.ends {
             Ends::Regular { t0, period, len } => {
-                *t0 = t0.wrapping_add(period.wrapping_mul(*len as i64));
-                *len = 0;
+                *t0 = t0.wrapping_add(period.wrapping_mul(gone as i64));
+                *len -= gone;
             }
-            Ends::Explicit(ends) => ends.clear(),
+            Ends::Explicit(ends) => drop(ends.drain(..gone)),
         }
-        self.columns.iter_mut().for_each(MutableBuffer::clear);
-        (self.gone, self.passed_on) = (0, 0);
+        for column in &mut self.columns {
+            let bytes = column.len() / all * gone;
+            column.as_slice_mut().copy_within(bytes.., 0);
+            column.truncate(column.len() - bytes);
+        }
+        (self.gone, self.passed_on) = (0, self.passed_on.saturating_sub(gone));
     }
 
     /// Whether there are rows that were not passed on yet.
@@ -280,11 +322,6 @@ impl<'a> Fresh<'a> {
         let values = self.tail.columns[at].as_slice();
         Some(&values[values.len() / self.tail.all() * self.first..])
     }
-}
-
-/// Whether rows are few, so that their values are better copied.
-fn is_small(timeline: &Timeline) -> bool {
-    (1..=SMALL).contains(&timeline.len()) && timeline.shift() == 0
 }
 
 /// Whether a column has numbers that loops read as they are.

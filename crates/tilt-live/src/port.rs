@@ -56,6 +56,8 @@ pub(crate) struct Port {
     pub(crate) seq: u64,
     /// The first stamp, where stamps are a whole number of periods from it.
     pub(crate) grid: Option<i64>,
+    /// The last stamp that was found on it.
+    pub(crate) on_grid: Option<i64>,
     pub(crate) counts: Counts,
     pub(crate) late: LateRows,
     /// Bytes of a row, about.
@@ -103,6 +105,7 @@ impl Port {
             touched: i64::MIN,
             seq: 0,
             grid: None,
+            on_grid: None,
             counts: Counts::default(),
             late: LateRows::default(),
             row_bytes: 0,

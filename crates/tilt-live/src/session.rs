@@ -104,7 +104,7 @@ impl Session {
         let clock = self.clock;
         let at = self.find(input)?;
         let port = &mut self.ports[at];
-        let first = match port.push_straight(rows, &mut self.live)? {
+        let first = match port.push_straight(rows, at, &mut self.live)? {
             Some(first) => Some(first),
             None => port.push(rows)?,
         };
@@ -340,6 +340,9 @@ impl Session {
 
     /// Idle inputs have come as far as the others, all of which have come that far.
     fn leave_idle_behind(&mut self) {
+        if self.ports.len() < 2 {
+            return;
+        }
         let active = self.ports.iter().filter(|port| !port.is_idle);
         let Some(least) = active.map(Port::watermark).min() else {
             return;

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, RecordBatch};
+use arrow_array::{Array, ArrayRef, RecordBatch};
 use tilt_data::{Spans, Stamped, Timeline};
-use tilt_exec::Live;
+use tilt_exec::{EndsOf, Live};
 use tilt_ir::SpanRule;
 
 use crate::{
@@ -19,35 +19,49 @@ impl Port {
     pub(crate) fn push_straight(
         &mut self,
         batch: &RecordBatch,
+        number: usize,
         live: &mut Live,
     ) -> Result<Option<i64>, SessionError> {
         let (true, true, Some(none)) = (self.goes_straight, self.queue.is_empty(), self.none.get())
         else {
             return Ok(None);
         };
-        let rows = self.reader.read_in_order(batch);
-        let Some((rows, timeline)) = rows.and_then(|rows| {
-            let timeline = self.following(&rows)?;
-            Some((rows, timeline))
-        }) else {
+        let Some(rows) = self.reader.read_in_order(batch) else {
             return Ok(None);
         };
-        let (length, len) = (self.offset(), timeline.len());
-        let (first, last) = (timeline.end(0), timeline.end(len - 1));
-        if !live.append(&self.input.name, &timeline, rows.columns())? {
+        let Some(ends) = self.following(&rows) else {
+            return Ok(None);
+        };
+        let (length, len) = (self.offset(), rows.stamps.len());
+        let (first, last) = (rows.stamps[0], rows.stamps[len - 1]);
+        let mut row_bytes = self.row_bytes;
+        if !live.append(number, ends, length, rows.columns()) {
+            // A null of a scalar is no event.
+            let is_null = |column: &ArrayRef| column.logical_null_count() > 0;
+            if self.queue.is_disjoint() && rows.columns().len() == 1 && rows.columns().any(is_null)
+            {
+                return Ok(None);
+            }
+            let spans = Spans::Fixed(length);
+            let timeline = match ends {
+                EndsOf::Regular { t0, period, len } => Timeline::regular(t0, period, len, spans),
+                EndsOf::Explicit(_) => Timeline::explicit(rows.stamps.clone().into_owned(), spans),
+            };
             let columns = rows.columns().map(Arc::clone).collect();
-            let rows = none.with_rows(timeline, columns, None);
-            live.push(&self.input.name, &rows.map_err(|source| self.data(source))?)?;
+            let buffer = none.with_rows(timeline, columns, None);
+            let buffer = buffer.map_err(|source| self.data(source))?;
+            live.push(&self.input.name, &buffer)?;
+            row_bytes = row_bytes.max(bytes(rows.columns()).div_ceil(len));
         }
-        let row_bytes = bytes(rows.columns()).div_ceil(len);
         let keys = self.queue.is_disjoint().then(|| {
             let key = self.queue.key_column();
             key.and_then(|key| rows.columns().nth(key)).map(Arc::clone)
         });
         self.seq += len as u64;
         self.counts.accepted += len as u64;
-        self.row_bytes = self.row_bytes.max(row_bytes);
+        self.row_bytes = row_bytes;
         self.high = last - length;
+        self.on_grid = Some(last);
         if let Some(keys) = keys {
             self.queue.ends_with(keys, len - 1, last);
         }
@@ -55,39 +69,31 @@ impl Port {
         Ok(Some(first - length))
     }
 
-    /// The events of rows, if they follow all others, on the grid if there is one.
-    fn following(&self, rows: &Stamped) -> Option<Timeline> {
-        let (stamps, length) = (&rows.stamps, self.offset());
+    /// The ends of rows, if they follow all others, on the grid if there is one.
+    fn following<'r>(&self, rows: &'r Stamped) -> Option<EndsOf<'r>> {
+        let (stamps, length) = (&**rows.stamps, self.offset());
         let mut from = self.watermark().max(self.high);
         if self.queue.is_disjoint() {
             from = from.max(self.queue.last_end);
-            // A null of a scalar is no event.
-            let mut columns = rows.columns();
-            if columns.len() == 1 && columns.any(|column| column.logical_null_count() > 0) {
-                return None;
-            }
         }
         if stamps[0] - length < from {
             return None;
         }
-        let pairs = stamps.iter().zip(&stamps[1..]);
-        let steps = pairs.map(|(a, b)| b.wrapping_sub(*a));
-        let spans = Spans::Fixed(length);
+        let (t0, len) = (stamps[0], stamps.len());
         match self.input.period {
             // Others are on the grid perhaps, which takes a division to tell.
             Some(period) if period >= length => {
                 let grid = self.grid.is_some_and(|first| {
-                    let distance = stamps[0].abs_diff(first);
-                    distance.is_multiple_of(period.unsigned_abs())
+                    let is_next = self.on_grid == Some(t0 - period);
+                    is_next || t0.abs_diff(first).is_multiple_of(period.unsigned_abs())
                 });
-                let is_regular = grid && steps.filter(|step| *step != period).count() == 0;
-                is_regular.then(|| Timeline::regular(stamps[0], period, stamps.len(), spans))
+                let is_regular = len == 1 || rows.gaps.min == period && rows.gaps.max == period;
+                (grid && is_regular).then_some(EndsOf::Regular { t0, period, len })
             }
             Some(_) => None,
             None => {
                 let least = if self.queue.is_disjoint() { length } else { 0 };
-                let are_apart = steps.filter(|step| *step < least).count() == 0;
-                are_apart.then(|| Timeline::explicit(stamps.clone(), spans))
+                (rows.gaps.min >= least).then_some(EndsOf::Explicit(stamps))
             }
         }
     }

@@ -77,8 +77,8 @@
 pub use tilt_data as data;
 pub use tilt_data::arrow;
 pub use tilt_exec::{
-    Backend, Cancel, Compiled, Error, HeldInput, InputState, Live, LiveError, LiveState, Progress,
-    Query, RunOptions, StageStats, Stats, StreamRun, default_threads, forget_compiled,
+    Backend, Cancel, Compiled, EndsOf, Error, HeldInput, InputState, Live, LiveError, LiveState,
+    Progress, Query, RunOptions, StageStats, Stats, StreamRun, default_threads, forget_compiled,
 };
 pub use tilt_interp as interp;
 pub use tilt_ir as ir;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use arrow_array::{Array, ArrayRef, new_empty_array};
-use tilt_data::{Column, DataError, SnapshotBuffer, Spans, Stamps, Timeline, dtype::to_arrow};
+use tilt_data::{Column, DataError, SnapshotBuffer, Spans, Timeline, dtype::to_arrow};
 use tilt_interp::{RunError, check_buffer};
 use tilt_ir::{DType, Halo, Input, OPEN, Overlap, Program, Reach, Span, SpanRule, StreamId};
 
@@ -11,6 +11,7 @@ use crate::{
     error::Error,
     live::{by_key::ByKey, held::Held, state::InputState},
     steps::Arrived,
+    tail::EndsOf,
 };
 
 /// An input whose rows arrive in order of their ends, and what is held of it.
@@ -99,36 +100,34 @@ impl Arriving {
 
     /// Takes rows that go on as those before them did, if there is nothing to look at but where the first of them is. Otherwise [`push`](Self::push) tells more.
     pub(crate) fn append(&mut self, chunk: &SnapshotBuffer) -> bool {
-        if !self.may_append(chunk.timeline()) || self.is_disjoint && chunk.is_bag() {
+        let Some((ends, length)) = EndsOf::of(chunk.timeline()) else {
+            return false;
+        };
+        if !self.may_append(ends, length) || self.is_disjoint && chunk.is_bag() {
             return false;
         }
         let Some(tail) = self.held.followed_by(chunk) else {
             return false;
         };
-        tail.append(chunk);
-        self.go_on_to(chunk.timeline());
+        tail.append(ends, chunk.columns().iter().map(Column::array));
+        self.go_on_to(ends, length);
         true
     }
 
     /// The same of events of one length and their values, a column each.
     pub(crate) fn append_values<'a>(
         &mut self,
-        timeline: &Timeline,
+        ends: EndsOf,
+        length: i64,
         values: impl ExactSizeIterator<Item = &'a ArrayRef> + Clone,
     ) -> bool {
-        let Some(tail) = self.held.tail() else {
-            return false;
-        };
-        if !tail.goes_on_with(timeline, values.clone()) || !self.may_append(timeline) {
+        if self.is_exhausted || !self.may_append(ends, length) {
             return false;
         }
-        let least = match timeline.spans() {
-            Spans::Fixed(length) if self.is_disjoint => *length,
-            _ => 0,
-        };
-        let are_apart = match timeline.stamps() {
-            Stamps::Regular { period, .. } => *period >= least,
-            Stamps::Explicit(ends) => {
+        let least = if self.is_disjoint { length } else { 0 };
+        let are_apart = match ends {
+            EndsOf::Regular { period, .. } => period >= least,
+            EndsOf::Explicit(ends) => {
                 let pairs = ends.iter().zip(&ends[1..]);
                 pairs.fold(true, |all, (a, b)| all & (b.wrapping_sub(*a) >= least))
             }
@@ -136,30 +135,30 @@ impl Arriving {
         let Some(tail) = self.held.tail().filter(|_| are_apart) else {
             return false;
         };
-        tail.append_values(timeline, values);
-        self.go_on_to(timeline);
+        if !tail.goes_on_with(ends, length, values.clone()) {
+            return false;
+        }
+        tail.append(ends, values);
+        self.go_on_to(ends, length);
         true
     }
 
-    /// Whether events, which are in order, may follow as far as the first of them tells.
-    fn may_append(&self, timeline: &Timeline) -> bool {
+    /// Whether events, at least one, in order, may follow as far as the first of them tells.
+    fn may_append(&self, ends: EndsOf, length: i64) -> bool {
         let (Some(last), Some(_), false) = (self.last, self.hull, self.has_begun()) else {
             return false;
         };
-        if timeline.is_empty() {
-            return false;
-        }
         let counts_ahead = self.halo.is_some_and(
             |halo| matches!(halo.lookahead, Reach::Bounded { events, .. } if events > 0),
         );
-        let first = timeline.event(0);
+        let first = event(ends.first(), length);
         let is_apart = !self.is_disjoint || first.start >= last.end;
         !counts_ahead && is_apart && first.end >= last.end && first.start >= self.promised
     }
 
     /// Events of one length that were appended are the last.
-    fn go_on_to(&mut self, timeline: &Timeline) {
-        let (first, last) = (timeline.event(0), timeline.event(timeline.len() - 1));
+    fn go_on_to(&mut self, ends: EndsOf, length: i64) {
+        let (first, last) = (event(ends.first(), length), event(ends.last(), length));
         self.last = Some(last);
         let hull = self.hull.unwrap_or(first);
         let start = hull.start.min(first.start);
@@ -170,8 +169,8 @@ impl Arriving {
             last.start
         };
         self.covered = self.covered.max(covered);
-        self.rows += timeline.len() as u64;
-        self.fresh_rows += timeline.len();
+        self.rows += ends.len() as u64;
+        self.fresh_rows += ends.len();
     }
 
     /// Takes rows that follow those before. `span` contains all events, if it is given.
@@ -545,6 +544,10 @@ impl Arriving {
         self.is_exhausted = state.is_exhausted;
         Ok(())
     }
+}
+
+fn event(end: i64, length: i64) -> Span {
+    Span::new(end.saturating_sub(length), end)
 }
 
 /// Whether events of an input start in the order in which they end.

@@ -32,8 +32,10 @@ use crate::{
 pub(super) const ROOM: usize = 1 << 6;
 /// How many keys can have a run of their own.
 const MOST: usize = 1 << 15;
-/// More rows than this, if they are more than a quarter of those that are held, cost less in the run of a part than in those of their keys.
+/// More rows than this, if they are more than a quarter of those that are held, may cost less in the run of a part than in those of their keys.
 const MANY: usize = 1 << 6;
+/// What a step of a key costs besides its rows: as much as so many rows in the run of a part.
+const STEP: usize = 1 << 6;
 /// What the run of a part costs besides its rows: as much as taking so many rows.
 const FIXED: usize = 1 << 8;
 
@@ -56,6 +58,8 @@ pub(super) struct EachKey {
     pub(super) waiting: Vec<u32>,
     /// How many keys were left when some were forgotten last.
     pub(super) left: usize,
+    /// How many keys there were at most.
+    pub(super) known: usize,
     /// What runs of parts have cost since there were many rows, in rows.
     pub(super) spent: usize,
 }
@@ -83,7 +87,10 @@ impl EachKey {
     /// Whether the runs of keys cost less than that of a part, for so many new rows of all that are held. Otherwise they begin anew when it pays again: that takes all rows that
     /// are held, so not before parts have cost as much.
     pub(super) fn pays(&mut self, new: usize, held: usize) -> bool {
-        if new > MANY && 4 * new > held {
+        self.known = self.known.max(self.runs.len());
+        // How many keys there are, their runs tell when they have begun once.
+        let steps = STEP * self.known.min(new);
+        if new > MANY && 4 * new > held && self.known > 0 && new + steps > held {
             self.spent = 0;
             self.runs.clear();
             self.waiting.clear();

@@ -292,6 +292,7 @@ impl Live {
             runs: Vec::new(),
             waiting: Vec::new(),
             left: 0,
+            known: 0,
             spent: 0,
         }))
     }
