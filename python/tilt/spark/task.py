@@ -189,13 +189,15 @@ def _placed(
 ) -> TiltError:
     """Give an error that says which row is meant, and of which slice."""
     where = []
-    if error.row is not None and len(rows) == 1:
-        (given,) = query.inputs
+    for given in query.inputs:
+        if error.row is None or given.name != error.input:
+            continue
         times = given.events.times
         told = [times] if isinstance(times, str) else [*times]
         told += [given.events.key] if given.events.key is not None else []
         row = rows[given.name].slice(error.row, 1).select(told).to_pylist()
-        where += [", ".join(f"{name} = {value}" for name, value in row[0].items())] if row else []
+        of = f"row {error.row} of ~{given.name}: " if len(rows) > 1 else ""
+        where += [of + ", ".join(f"{name} = {value}" for name, value in row[0].items())] if row else []
     if part is not None and part != (-FOREVER, FOREVER):
         unit = Query(query.text).program.unit
         lo, hi = ("..." if abs(at) == FOREVER else _instant(at, unit) for at in part)
