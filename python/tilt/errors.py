@@ -26,6 +26,8 @@ class TiltError(Exception):
     """The first row that is wrong, counted from zero across all chunks."""
     hint: str | None
     """What to do about it: the end of the message."""
+    input: str | None = None
+    """The input of the query whose column or row it is, if that is known."""
 
     def __init__(
         self, message: str = "", column: str | None = None, row: int | None = None, hint: str | None = None

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import tilt as tl
-from queries import ONE, ticks
+from queries import ONE, TWO, quotes, ticks
 from tilt import spark as ts
 from tilt.spark import boot
 
@@ -183,6 +184,30 @@ def test_errors_name_the_row_and_its_key(spark: SparkSession) -> None:
     with pytest.raises(tl.OverlapError, match=r"row 1.*ts = \S+.*sym = twice") as caught, ts.errors():
         ts.run(ONE["zscore"], twice, time="ts", key="sym", overlap="disjoint").collect()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("how", [{"slices": 3}, {"key": "sym", "partitions": 3}])
+def test_errors_of_several_inputs_name_the_row_of_the_input(spark: SparkSession, how: dict[str, Any]) -> None:
+    rng = np.random.default_rng(1)
+    # Some quotes have one time.
+    frames = {
+        "trades": ts.source(spark.createDataFrame(ticks(rng, 60)), time="ts", overlap="bag"),
+        "quotes": ts.source(spark.createDataFrame(quotes(rng, 40)), time="ts", overlap="disjoint"),
+    }
+    where = ", sym = " if "key" in how else r"; slice \("
+    found = rf"input ~quotes: row (\d+) .*\[row \1 of ~quotes: ts = 1970-\S+ \S+{where}"
+    with pytest.raises(tl.OverlapError, match=found), ts.errors():
+        ts.run(TWO["around"], frames, **how).collect()
+
+
+def test_missing_times_of_several_inputs_name_the_input(spark: SparkSession) -> None:
+    rng = np.random.default_rng(1)
+    frames = {"trades": spark.createDataFrame(ticks(rng, 30)), "quotes": spark.createDataFrame(quotes(rng, 30))}
+    frames["quotes"] = frames["quotes"].withColumn("ts", F.when(F.col("bid") < 100, F.col("ts")))
+    for how in ({"slices": 2}, {"key": "sym"}):
+        found = r"time column `ts` is null in row (\d+).*\[row \1 of ~quotes: ts = None"
+        with pytest.raises(tl.SchemaError, match=found), ts.errors():
+            ts.run(TWO["around"], frames, time="ts", **how).collect()
 
 
 def test_what_is_slow_is_said_once(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,13 +10,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import tilt as tl
 from queries import KEYED, ONE, TWO, Query, quotes, ticks
 from test_run import by_time_and_key, local, same
 from tilt import spark as ts
 from tilt.spark import parquet
+from tilt.spark.inputs import bound
+from tilt.spark.parquet import Direct
+from tilt.spark.plan import Bound
+from tilt.spark.task import TaskInput
 
 
 def written(directory: Path, table: pa.Table, *, files: int, group: int) -> str:
@@ -33,9 +37,9 @@ def test_slices_of_files_are_the_local_result(spark: SparkSession, tmp_path: Pat
     table = ticks(rng, 400)
     path = written(tmp_path / "ticks", table, files=3, group=30)
     expected = local(ONE[name], {"stream": table})
-    for slices in (1, 4, 9):
+    for how in ({"slices": 1}, {"slices": 4}, {"slices": 9, "tasks": 9}, {"slices": 60, "tasks": 3}):
         scan = ts.scan_parquet(spark, path, time="ts")
-        same(ts.run(ONE[name], scan, slices=slices).toArrow(), expected)
+        same(ts.run(ONE[name], scan, **how).toArrow(), expected)
 
 
 def test_files_that_overlap_in_time(spark: SparkSession, tmp_path: Path) -> None:
@@ -68,6 +72,48 @@ def test_only_row_groups_that_matter_are_read(spark: SparkSession, tmp_path: Pat
     assert "20 row groups with 1,000 rows" in text
     read = re.search(r"read (\d+) times", text)
     assert read is not None and int(read[1]) <= 28
+
+
+def test_slices_of_a_task_share_row_groups(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = ticks(np.random.default_rng(2), 1000)
+    scan = ts.scan_parquet(spark, written(tmp_path / "ticks", table, files=2, group=50), time="ts")
+    query: Query = lambda x: x["price"]["-1s":].sum()  # noqa: E731
+    told = {}
+    for tasks in (1, 4, 100):
+        text = ts.explain(query, scan, slices=100, tasks=tasks)
+        found = re.search(r"100 slices .* in (\d+) tasks.*read (\d+) times", text, re.DOTALL)
+        assert found is not None and int(found[1]) == tasks
+        told[tasks] = int(found[2])
+    assert told[1] == 20
+    assert told[4] <= 28
+    assert told[100] >= 100
+    read: list[int] = []
+
+    def counted(given: TaskInput, path: str, numbers: list[int]) -> list[pa.Table]:
+        read.extend(numbers)
+        return read_groups(given, path, numbers)
+
+    read_groups = parquet.read_groups
+    monkeypatch.setattr(parquet, "read_groups", counted)
+    task = _direct(query, scan, 100)
+    for number in range(4):
+        list(task.run(iter([pa.record_batch({"id": range(25 * number, 25 * number + 25)})])))
+    assert len(read) == told[4]
+
+
+def _direct(query: Query, scan: ts.ParquetSource, slices: int) -> parquet.DirectTask:
+    """Give what executors run."""
+    stream, inputs = bound(query, scan, {}, _no_stage)
+    whole = Direct(Bound(stream, inputs), slices, None, None, ())
+    cut = whole.cut()
+    shares = tuple((share,) for share in whole._shares("stream", cut))
+    return parquet.DirectTask(whole.bound.task(()), cut, parquet.span_of(whole.bound), shares)
+
+
+def _no_stage(stream: tl.Stream, inputs: object) -> DataFrame:
+    raise AssertionError((stream, inputs))
 
 
 def test_what_cannot_be_scanned_is_refused(spark: SparkSession, tmp_path: Path) -> None:

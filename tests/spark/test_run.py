@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import importlib
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ import tilt as tl
 from queries import KEYED, ONE, TWO, Query, quotes, ticks
 from tilt import _native
 from tilt import spark as ts
+from tilt.spark.tasks import enough_tasks
 
 
 def framed(spark: SparkSession, table: pa.Table, partitions: int = 4) -> DataFrame:
@@ -47,6 +49,39 @@ def by_time_and_key(table: pa.Table, key: str) -> pa.Table:
     keys = list(zip(table.column(time).cast("int64").to_pylist(), table.column(key).to_pylist(), strict=True))
     order = sorted(range(len(keys)), key=lambda i: (keys[i][0], keys[i][1] or ""))
     return table.take(pa.array(order, pa.int64()))
+
+
+@pytest.mark.parametrize("name", ["zscore", "filled", "ahead", "held"])
+def test_slices_that_share_a_task_are_the_local_result(spark: SparkSession, name: str) -> None:
+    table = ticks(np.random.default_rng(len(name)), 300)
+    expected = local(ONE[name], {"stream": table})
+    for slices, tasks in ((40, 3), (7, 7), (5, 1)):
+        frame = ordered(spark, table)
+        same(ts.run(ONE[name], frame, time="ts", slices=slices, tasks=tasks).toArrow(), expected)
+
+
+def test_there_are_as_many_tasks_as_keep_cores_busy(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = ordered(spark, ticks(np.random.default_rng(1), 200))
+
+    def tasks(**how: int) -> int:
+        found = ts.run(ONE["zscore"], frame, time="ts", **how)
+        return found.select(F.spark_partition_id().alias("at")).distinct().count()
+
+    # Two for each of two cores.
+    assert (tasks(slices=3), tasks(slices=40), tasks(slices=40, tasks=9)) == (3, 4, 9)
+    assert "40 slices of the timeline with about the same number of rows, cut when the job runs, in 4 tasks" in (
+        ts.explain(ONE["zscore"], frame, time="ts", slices=40)
+    )
+    spark.conf.set("spark.sql.leafNodeDefaultParallelism", "300")
+    try:
+        assert enough_tasks(spark) == 600
+    finally:
+        spark.conf.unset("spark.sql.leafNodeDefaultParallelism")
+    monkeypatch.setattr(importlib.import_module("tilt.spark.tasks"), "plan_of", lambda _: "nothing")
+    assert enough_tasks(spark) is None
+    for option in ("slices", "tasks"):
+        with pytest.raises(ValueError, match=f"{option} must be 1 at least"):
+            ts.run(ONE["zscore"], frame, time="ts", **{option: 0})
 
 
 @pytest.mark.parametrize("name", ONE)

@@ -36,7 +36,12 @@ def compilations(spark: SparkSession) -> dict[int, tuple[int, int]]:
     return {row.pid: (row.hits, row.misses) for row in rows}
 
 
-def test_workers_that_are_used_again_have_compiled_a_query(spark: SparkSession) -> None:
+def test_workers_that_are_used_again_have_compiled_a_query(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Spark takes idle workers by turns, and other tests leave more of them than there are cores: a task that runs two
+    # functions has two at once. Workers with other variables are a pool of their own: one for each of the two cores.
+    monkeypatch.setitem(spark.sparkContext.environment, "TILT_TEST_POOL", "own")
     table = ticks(np.random.default_rng(1), 100)
     frame = spark.createDataFrame(table)
     query = lambda x: x["price"]["-7s":].mean() * 7.25  # noqa: E731
@@ -47,8 +52,7 @@ def test_workers_that_are_used_again_have_compiled_a_query(spark: SparkSession) 
     changed = [np.subtract(counts, before.get(pid, (0, 0))) for pid, counts in after.items()]
     hits, misses = np.sum(changed, axis=0)
     assert all(compiled <= 1 for _, compiled in changed)
-    assert hits + misses >= 12
-    assert hits > misses
+    assert hits + misses == 12 > 4 * misses
 
 
 def test_a_task_uses_the_cores_that_spark_has_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:

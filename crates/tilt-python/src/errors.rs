@@ -168,14 +168,33 @@ pub(crate) fn run_error(error: &tilt::Error) -> PyErr {
 
 fn rows_error(error: &RowsError) -> PyErr {
     use RowsError::*;
-    match error {
-        Missing { .. } => schema_error(error, None, None),
-        Unsorted { row, .. } => UnsortedError::new_err(arguments(error, None, Some(*row))),
-        Overlap { row, .. } => OverlapError::new_err(arguments(error, None, Some(*row))),
-        Empty { row, .. } | OutsideSpan { row, .. } | Value { row, .. } => {
-            schema_error(error, None, Some(*row))
+    let (stream, raised) = match error {
+        Missing { stream } => (stream, schema_error(error, None, None)),
+        Unsorted { stream, row, .. } => {
+            let arguments = arguments(error, None, Some(*row));
+            (stream, UnsortedError::new_err(arguments))
         }
-    }
+        Overlap { stream, row, .. } => {
+            let arguments = arguments(error, None, Some(*row));
+            (stream, OverlapError::new_err(arguments))
+        }
+        Empty { stream, row, .. } | OutsideSpan { stream, row, .. } | Value { stream, row, .. } => {
+            (stream, schema_error(error, None, Some(*row)))
+        }
+    };
+    of_input(raised, stream)
+}
+
+/// The exception, which knows then of which input its row and column are.
+pub(crate) fn of_input(raised: PyErr, name: &str) -> PyErr {
+    Python::attach(|py| {
+        let value = raised.value(py);
+        // Exceptions that are not those of tilt have no such attribute.
+        if value.is_instance_of::<TiltError>() {
+            value.setattr("input", name).ok();
+        }
+    });
+    raised
 }
 
 /// The exception of a live session. Instants and lengths of time are written as `time` writes them.

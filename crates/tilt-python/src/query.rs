@@ -18,7 +18,7 @@ use tilt::{
 };
 
 use crate::{
-    errors::{data_error, run_error},
+    errors::{data_error, of_input, run_error},
     functions::Calls,
     guard::guarded,
     input::{Chunks, Input, Times},
@@ -362,7 +362,8 @@ fn read(
     for (_, declared) in program.inputs() {
         // One that is missing is reported by the run.
         if let Some(input) = inputs.get(&declared.name) {
-            let rows = input.read(declared, program.unit, threads)?;
+            let rows = input.read(declared, program.unit, threads);
+            let rows = rows.map_err(|error| of_input(error, &declared.name))?;
             buffers.insert(declared.name.clone(), rows);
         }
     }

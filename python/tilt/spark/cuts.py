@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tilt import _native
@@ -136,6 +137,22 @@ class Slices:
             before = FOREVER if hi == FOREVER else halo.before(hi, ends)
             found.append((after, before))
         return found
+
+    def snapped(self, edges: Sequence[int]) -> Slices:
+        """Move cuts to edges, which are in order, that are nearer than a quarter of both slices beside them.
+
+        >>> from tilt.spark.cuts import Slices
+        >>> Slices((10, 20, 30)).snapped([12, 26]).cuts
+        (12, 20, 30)
+        """
+        lengths = [after - before for before, after in pairwise(self.cuts)]
+        found = []
+        for number, at in enumerate(self.cuts):
+            near = bisect_left(edges, at)
+            edge = min(edges[max(near - 1, 0) : near + 1], key=lambda edge: abs(edge - at), default=at)
+            room = min(lengths[max(number - 1, 0) : number + 1], default=0)
+            found.append(edge if 4 * abs(edge - at) < room else at)
+        return Slices(tuple(found))
 
     @classmethod
     def by_counts(cls, blocks: Sequence[tuple[int, int, float]], number: int) -> Slices:

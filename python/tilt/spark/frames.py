@@ -62,12 +62,12 @@ def packed(bound: Bound, query: QueryTask, places: int, plan: Column | None) -> 
 
 
 def moved(
-    blocks: Sequence[DataFrame], places: int, about: Mapping[str, Column], plans: Mapping[str, Column]
+    blocks: Sequence[DataFrame], places: int, tasks: int, about: Mapping[str, Column], plans: Mapping[str, Column]
 ) -> DataFrame:
-    """Give blocks in the partitions that are their places, and what these are about.
+    """Give blocks by their places, and what these are about: places that follow each other share a partition.
 
-    Values of ``about`` may depend on ``id``, the number of a place, and on plans by their names, which Spark then finds
-    once and not for each value.
+    There, blocks of a place follow those of the one before it. Values of ``about`` may depend on ``id``, the number of
+    a place, and on plans by their names, which Spark then finds once and not for each value.
     """
     whole = merged(blocks)
     if about:
@@ -78,9 +78,12 @@ def moved(
         values |= {name: F.lit(None).cast("binary") for name in whole.columns[len(values) :]}
         facts_of = head.where("fact.value is not null").select(*(value.alias(name) for name, value in values.items()))
         whole = whole.unionAll(facts_of)
+    task = F.col(PLACE) if tasks == places else F.floor(F.col(PLACE) * F.lit(tasks) / F.lit(places)).cast("int")
     if hasattr(whole, "repartitionById"):
-        return whole.repartitionById(places, PLACE)
-    return whole.repartition(places, F.get(F.array(*map(F.lit, preimages(places))), F.col(PLACE)))
+        parts = whole.repartitionById(tasks, task)
+    else:
+        parts = whole.repartition(tasks, F.get(F.array(*map(F.lit, preimages(tasks))), task))
+    return parts if tasks == places else parts.sortWithinPartitions(PLACE, TAG, NUMBER)
 
 
 def preimages(places: int) -> list[int]:

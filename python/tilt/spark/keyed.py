@@ -84,5 +84,6 @@ class Keyed:
             # Partitions have a slice of the keys that are cut, besides keys that are whole.
             number = F.col("id").cast("int")
             about |= {"lo": F.when(number > 0, F.get("plan.cuts", number - 1)), "hi": F.get("plan.cuts", number)}
-        blocks = moved(packed(bound, query, self.partitions, plans.get("plan")), self.partitions, about, plans)
+        packs = packed(bound, query, self.partitions, plans.get("plan"))
+        blocks = moved(packs, self.partitions, self.partitions, about, plans)
         return blocks.mapInArrow(shipped(task, bound.functions()), spark_schema(bound.schema))

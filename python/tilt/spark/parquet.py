@@ -7,10 +7,11 @@ its slice and halo. No row goes through the JVM before the query has run on it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.fs
 import pyarrow.parquet as pq
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from tilt.spark.packing import Numbers
     from tilt.spark.plan import Bound
 
 _GROUPS = 4
@@ -142,11 +144,57 @@ class DirectTask:
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give the result of slices."""
+        readers = [Reader(given) for given in self.query.inputs]
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                shares = zip(self.query.inputs, self.shares[number], strict=True)
-                rows = {given.name: _read(given, share) for given, share in shares}
+                shares = zip(readers, self.shares[number], strict=True)
+                rows = {reader.given.name: reader.read(share) for reader, share in shares}
                 yield from self.query.compute(rows, span=self.span, part=self.slices.part(number))
+
+
+@dataclass
+class Reader:
+    """Reads what slices need of an input, one after the other: row groups are held as long as the next needs them."""
+
+    given: TaskInput
+    held: dict[tuple[str, int], Held] = field(default_factory=dict)
+
+    def read(self, share: Share) -> pa.Table:
+        """Read the rows of a share, in order of time."""
+        known, self.held = self.held, {}
+        for path, numbers in share.groups:
+            missing = [number for number in numbers if (path, number) not in known]
+            if missing:
+                read = read_groups(self.given, path, missing)
+                known |= {(path, number): Held.of(rows, self.given) for number, rows in zip(missing, read, strict=True)}
+            self.held |= {(path, number): known[path, number] for number in numbers}
+        tables = [held.between(self.given, share.after, share.before) for held in self.held.values()]
+        times = self.given.events.times
+        whole = pa.concat_tables(tables) if tables else self.given.schema.empty_table()
+        return in_order(whole, times if isinstance(times, str) else times[1])
+
+
+@dataclass(frozen=True)
+class Held:
+    """The rows of a row group."""
+
+    rows: pa.Table
+    times: Numbers | None
+    """When they are, if they are points in order of time."""
+
+    @classmethod
+    def of(cls, rows: pa.Table, given: TaskInput) -> Held:
+        """Look at the times."""
+        column = given.events.times
+        times = as_integers(rows.column(column)) if isinstance(column, str) else None
+        return cls(rows, times if times is not None and bool((times[1:] >= times[:-1]).all()) else None)
+
+    def between(self, given: TaskInput, after: int, before: int) -> pa.Table:
+        """Give the rows that end after and start before some numbers."""
+        if self.times is None:
+            return between(self.rows, given.events, after, before)
+        first = int(np.searchsorted(self.times, after, side="right"))
+        return self.rows.slice(first, max(int(np.searchsorted(self.times, before)) - first, 0))
 
 
 @dataclass(frozen=True)
@@ -155,6 +203,8 @@ class Direct:
 
     bound: Bound
     slices: int | None
+    tasks: int | None
+    """How many tasks run them at most; by default one for each."""
     warmup: int | None
     imports: tuple[str, ...]
 
@@ -174,7 +224,8 @@ class Direct:
     def cut(self) -> Slices:
         """Give slices of about the same number of rows, which begin where row groups do if these follow each other.
 
-        There may be more of them than tasks: a task reads and runs one after the other, so that it holds one at a time.
+        With more slices than row groups, those do that are about to.
+        There may be more of them than were asked for, so that the rows of one are few enough to be held.
         """
         blocks = [
             (group.least * scale, group.last * scale, group.rows)
@@ -187,8 +238,10 @@ class Direct:
         ends = sorted({last for _, last, _ in blocks})
         length = sum(last - least for least, last, _ in blocks)
         hull = ends[-1] - min(least for least, _, _ in blocks)
-        if len(ends) < number or length > 1.1 * hull * len(self.bound.inputs):
+        if length > 1.1 * hull * len(self.bound.inputs):
             return slices
+        if len(ends) < number:
+            return slices.snapped(ends)
         snapped = {ends[bisect_left(ends, at)] for at in slices.cuts}
         return Slices(tuple(sorted(snapped - {ends[-1]})))
 
@@ -200,11 +253,11 @@ class Direct:
     def explain(self) -> str:
         """Say how the work is cut."""
         slices = self.cut()
-        tasks = min(self.slices or len(slices), len(slices))
+        tasks = self._tasks(slices)
         lines = [f"{len(slices)} slices of the timeline in {tasks} tasks, which read row groups by their statistics"]
         for name, _, source in self._sources():
             rows = sum(group.rows for group in source.groups)
-            reads = sum(len(numbers) for share in self._shares(name, slices) for _, numbers in share.groups)
+            reads = self._reads(name, slices, tasks)
             lines.append(
                 f"~{name}: {self.bound.reach(name)}; columns {', '.join(self.bound.columns(name))}; "
                 f"{len(source.groups)} row groups with {rows:,} rows, read {reads} times in all"
@@ -218,8 +271,22 @@ class Direct:
         shares = zip(*(self._shares(name, slices) for name in self.bound.inputs), strict=True)
         task = DirectTask(query, slices, span_of(self.bound), tuple(shares))
         session = next(iter(self.bound.inputs.values())).session
-        numbers = session.range(0, len(slices), 1, min(self.slices or len(slices), len(slices)))
+        numbers = session.range(0, len(slices), 1, self._tasks(slices))
         return numbers.mapInArrow(shipped(task, self.bound.functions()), spark_schema(self.bound.schema))
+
+    def _tasks(self, slices: Slices) -> int:
+        return min(self.slices or len(slices), self.tasks or len(slices), len(slices))
+
+    def _reads(self, name: str, slices: Slices, tasks: int) -> int:
+        """Give how many row groups are read: a task reads one that slices share once, if these follow each other."""
+        shares = [
+            {(path, number) for path, numbers in share.groups for number in numbers}
+            for share in self._shares(name, slices)
+        ]
+        # As Spark deals numbers out.
+        edges = [at * len(shares) // tasks for at in range(tasks + 1)]
+        before = [set() if at in edges else shares[at - 1] for at in range(len(shares))]
+        return sum(len(own - held) for own, held in zip(shares, before, strict=True))
 
     def _shares(self, name: str, slices: Slices) -> list[Share]:
         """Give what each slice reads of an input."""
@@ -257,25 +324,19 @@ def span_of(bound: Bound) -> tuple[int, int]:
     return min(starts), max(ends)
 
 
-def read_groups(given: TaskInput, path: str, numbers: Sequence[int]) -> pa.Table:
+def read_groups(given: TaskInput, path: str, numbers: Sequence[int]) -> list[pa.Table]:
     """Read row groups of a file."""
     system, inner = pa.fs.FileSystem.from_uri(path) if "://" in path else (pa.fs.LocalFileSystem(), path)
+    names = given.schema.names
     with system.open_input_file(inner) as file:
-        table = pq.ParquetFile(file).read_row_groups(numbers, given.schema.names, use_threads=False)
-    for field in given.schema:
-        if field.name not in table.column_names or table.schema.field(field.name).type != field.type:
-            message = f"column `{field.name}` of {path} is not what it was when the query was planned: {field.type}"
-            raise SchemaError(message, column=field.name)
-    return table.select(given.schema.names)
-
-
-def _read(given: TaskInput, share: Share) -> pa.Table:
-    """Read the rows of a share, in order of time."""
-    tables = [read_groups(given, path, numbers) for path, numbers in share.groups]
-    whole = pa.concat_tables(tables) if tables else given.schema.empty_table()
-    times = given.events.times
-    rows = between(whole, given.events, share.after, share.before)
-    return in_order(rows, times if isinstance(times, str) else times[1])
+        whole = pq.ParquetFile(file)
+        schema = whole.schema_arrow
+        for column in given.schema:
+            if column.name not in schema.names or schema.field(column.name).type != column.type:
+                was = f"when the query was planned: {column.type}"
+                message = f"column `{column.name}` of {path} is not what it was {was}"
+                raise SchemaError(message, column=column.name)
+        return [whole.read_row_group(number, names, use_threads=False).select(names) for number in numbers]
 
 
 def _files(paths: Sequence[str]) -> Iterator[str]:

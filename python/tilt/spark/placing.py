@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -47,8 +47,8 @@ class Plan:
         (array([0, 0, 1]), array([0, 1, 2]))
         """
         limits = self.limits[at]
-        last = np.searchsorted(np.array([after for after, _ in limits[1:]], np.int64), ends, side="left")
-        first = np.searchsorted(np.array([before for _, before in limits[:-1]], np.int64), starts, side="right")
+        last = _found([after for after, _ in limits[1:]], ends, "left")
+        first = _found([before for _, before in limits[:-1]], starts, "right")
         return first, np.maximum(first, last)
 
 
@@ -135,7 +135,7 @@ class PackTask:
             sliced, copied = self._sliced(batch, plan, np.arange(count))
             return np.concatenate([places, sliced]), np.concatenate([rows, copied])
         sliced, copied = self._sliced(batch, plan, cut)
-        if len(copied) == count:
+        if len(copied) == len(cut):
             # Each row once.
             places[copied] = sliced
             return places, None
@@ -153,6 +153,16 @@ class PackTask:
         begins = np.cumsum(copies) - copies
         within = np.arange(copies.sum()) - np.repeat(begins, copies)
         return np.repeat(first, copies) + within + self.places, np.repeat(rows, copies)
+
+
+def _found(edges: list[int], times: Numbers, side: Literal["left", "right"]) -> Numbers:
+    """Give before how many edges each time is not. Rows are often in order, and many before the next edge."""
+    known = np.array(edges, np.int64)
+    if len(times):
+        low, high = np.searchsorted(known, [times.min(), times.max()], side=side)
+        if low == high:
+            return np.full(len(times), low)
+    return np.searchsorted(known, times, side=side)
 
 
 def _ticks(times: pa.Array) -> Numbers:

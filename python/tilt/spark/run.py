@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import warnings
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,6 +17,7 @@ from tilt.spark.records import nested
 from tilt.spark.scanned import Scanned
 from tilt.spark.sliced import Sliced
 from tilt.spark.streaming import PROVIDER, ROCKSDB
+from tilt.spark.tasks import enough_tasks, plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +39,7 @@ _said: set[str] = set()
 
 Planned: TypeAlias = Keyed | Sliced | Ordered | Direct | Scanned
 """A query and how it is cut."""
-_OPTIONS = {"slices", "partitions", "skew", "ordered", "warmup", "layout", "imports"}
+_OPTIONS = {"slices", "tasks", "partitions", "skew", "ordered", "warmup", "layout", "imports"}
 """What is not about how rows become events."""
 
 
@@ -63,6 +62,8 @@ def run(query: object, data: object, **options: Any) -> DataFrame:  # noqa: ANN4
         events, as for :func:`tilt.stream`. Besides:
 
         ``slices``: how many slices the timeline is cut into; with a key, given this, it is cut by time and not by key;
+        ``tasks``: how many tasks run slices, each some that follow each other, one at a time. By default there is one
+        for each slice, but no more than two for each core that the session has;
         ``ordered``: whether partitions are ranges of time already, such as those of sorted files, so that rows can stay
         where they are and only those of halos are fetched, by two small jobs that run at once;
         ``partitions``: how many partitions keys are hashed to. By default both are ``spark.sql.shuffle.partitions``;
@@ -94,7 +95,7 @@ def explain(query: object, data: object, **options: Any) -> str:  # noqa: ANN401
     >>> print(ts.explain(signal, frame, time="ts", slices=200))  # doctest: +SKIP
     """
     planned = _planned(query, data, options)
-    spark = _plan_of(planned.frame())
+    spark = plan_of(planned.frame())
     loops = planned.bound.stream._query().explain("loops").rstrip()
     return f"{planned.explain()}\n\n{loops}\n\n{spark}"
 
@@ -112,13 +113,6 @@ def tune(session: SparkSession) -> None:
         session.conf.set(name, value)
 
 
-def _plan_of(frame: DataFrame) -> str:
-    text = io.StringIO()
-    with contextlib.redirect_stdout(text):
-        frame.explain()
-    return text.getvalue().rstrip()
-
-
 def _planned(query: object, data: object, options: Mapping[str, Any]) -> Planned:
     events = {name: value for name, value in options.items() if name not in _OPTIONS}
     imports = tuple(options.get("imports", ()))
@@ -132,29 +126,40 @@ def _planned(query: object, data: object, options: Mapping[str, Any]) -> Planned
         is_ordered = bool(options.get("ordered"))
         by_time = is_ordered or "slices" in options
         if is_direct and not by_time:
-            by_time = not whole.key or ("partitions" not in options and Direct(whole, None, ticks, imports).pays)
+            by_time = not whole.key or ("partitions" not in options and Direct(whole, None, None, ticks, imports).pays)
         if whole.key and by_time and whole.fills:
             message = "keys may have events where they have no rows, so the timeline cannot be cut; leave out slices="
             raise QueryError(message)
         if is_direct and by_time:
-            return Direct(whole, options.get("slices"), ticks, imports)
+            return Direct(whole, _number(options, "slices"), _tasks(options, session), ticks, imports)
         _advise(session)
         if is_ordered:
             return Ordered(whole, ticks, imports)
-        tasks = options.get("slices" if by_time or not whole.key else "partitions")
-        if tasks is None:
-            tasks = int(str(session.conf.get("spark.sql.shuffle.partitions")))
-        if tasks < 1:
-            message = f"there must be a task at least, not {tasks}"
-            raise ValueError(message)
+        usual = int(str(session.conf.get("spark.sql.shuffle.partitions")))
+        if by_time or not whole.key:
+            slices = _number(options, "slices") or usual
+            return Sliced(whole, slices, min(_tasks(options, session) or slices, slices), ticks, imports)
+        partitions = _number(options, "partitions") or usual
         if is_direct:
-            return Scanned(whole, tasks, imports)
-        if whole.key and not by_time:
-            return Keyed(whole, tasks, imports, options.get("skew", _SKEW))
-        return Sliced(whole, tasks, ticks, imports)
+            return Scanned(whole, partitions, imports)
+        return Keyed(whole, partitions, imports, options.get("skew", _SKEW))
 
     stream, inputs = bound(query, data, events, lambda stream, inputs: planned(stream, inputs).frame())
     return planned(stream, inputs, options.get("layout"))
+
+
+def _number(options: Mapping[str, Any], name: str) -> int | None:
+    """Give an option that is a number of things, if it is given."""
+    number = options.get(name)
+    if number is not None and number < 1:
+        message = f"{name} must be 1 at least, not {number}"
+        raise ValueError(message)
+    return number
+
+
+def _tasks(options: Mapping[str, Any], session: SparkSession) -> int | None:
+    """Give how many tasks run slices, at most."""
+    return _number(options, "tasks") or enough_tasks(session)
 
 
 def _advise(session: SparkSession) -> None:

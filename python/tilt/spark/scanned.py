@@ -48,7 +48,8 @@ class ScanTask:
 
     def _rows(self, number: int) -> Iterator[pa.RecordBatch]:
         for group in self.shares[number]:
-            rows = read_groups(self.given, group.path, [group.number]).cast(self.pack.schemas[self.pack.input])
+            (rows,) = read_groups(self.given, group.path, [group.number])
+            rows = rows.cast(self.pack.schemas[self.pack.input])
             if self.given.events.key is not None:
                 rows = rows.append_column(HASH, _hashes(rows.column(self.given.events.key)))
             yield from rows.combine_chunks().to_batches()
@@ -130,7 +131,7 @@ class Scanned:
             about = {edge: F.lit(at) for edge, at in zip(("start", "end"), span_of(bound), strict=True)}
         inputs = (replace(given, schema=schema) for given, schema in zip(query.inputs, schemas, strict=True))
         task = PartitionTask(replace(query, inputs=tuple(inputs)))
-        rows = moved(blocks, self.partitions, about, {})
+        rows = moved(blocks, self.partitions, self.partitions, about, {})
         return rows.mapInArrow(shipped(task, bound.functions()), spark_schema(bound.schema))
 
     def _packed(self, query: QueryTask, at: int, schemas: tuple[pa.Schema, ...]) -> DataFrame:

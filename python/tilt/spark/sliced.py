@@ -1,4 +1,4 @@
-"""Queries without a key: the timeline is cut into slices, and each is a task.
+"""Queries without a key: the timeline is cut into slices, and those that follow each other share a task.
 
 Every row goes to its own slice and to those whose halo it is in; then a partition holds all that a slice needs.
 """
@@ -74,6 +74,8 @@ class Sliced:
 
     bound: Bound
     slices: int
+    tasks: int
+    """How many tasks run them, each some that follow each other."""
     warmup: int | None
     imports: tuple[str, ...]
 
@@ -83,7 +85,8 @@ class Sliced:
 
     def explain(self) -> str:
         """Say how the work is cut."""
-        lines = [f"{self.slices} slices of the timeline with about the same number of rows, cut when the job runs"]
+        cut = f"{self.slices} slices of the timeline with about the same number of rows, cut when the job runs"
+        lines = [f"{cut}, in {self.tasks} tasks"]
         for name in self.bound.inputs:
             reach = self.bound.reach(name)
             warm = f" (warm-up of {self.warmup} ticks)" if "lookback unbounded" in reach else ""
@@ -106,5 +109,6 @@ class Sliced:
         task = SlicedTask(
             bound.task(self.imports), cuts=tuple(cut_input(bound, name, halo) for name, halo in halos.items())
         )
-        blocks = moved(packed(bound, task.query, self.slices, plan), self.slices, about, {"plan": plan})
+        packs = packed(bound, task.query, self.slices, plan)
+        blocks = moved(packs, self.slices, self.tasks, about, {"plan": plan})
         return blocks.mapInArrow(shipped(task, bound.functions()), spark_schema(bound.schema))

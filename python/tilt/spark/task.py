@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,11 +16,11 @@ from tilt.errors import TiltError
 from tilt.run import Query
 from tilt.sources import Events, Rows
 from tilt.spark.cuts import FOREVER
-from tilt.spark.packing import HEADER, NUMBER, TAG, unpacked
+from tilt.spark.packing import HEADER, NUMBER, PLACE, TAG, unpacked
 from tilt.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tilt.run import Layout
 
@@ -78,7 +80,7 @@ class QueryTask:
 
 @dataclass(frozen=True)
 class PartitionTask:
-    """Runs a query on partitions that hold all rows it needs, as blocks, and what slice they are.
+    """Runs a query on places, one after the other, which hold all rows it needs, as blocks, and what slice they are.
 
     There are rows of keys that are whole, of a slice, or of both.
     """
@@ -87,7 +89,11 @@ class PartitionTask:
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give the result of a partition."""
-        header, blocks = _gathered(batches)
+        for _, runs in groupby(_runs(batches), itemgetter(0)):
+            yield from self._run(*_gathered(runs))
+
+    def _run(self, header: dict[str, int], blocks: dict[int, list[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+        """Give the result of a place."""
         span = (header["start"], header["end"]) if "start" in header else None
         inputs = len(self.query.inputs)
         everything = (-FOREVER, FOREVER)
@@ -110,20 +116,28 @@ class PartitionTask:
         yield rows, whole
 
 
-def _gathered(batches: Iterator[pa.RecordBatch]) -> tuple[dict[str, int], dict[int, list[pa.RecordBatch]]]:
+def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+    """Give blocks that have one place and tag and follow each other, and these."""
+    for batch in batches:
+        places, tags = (batch.column(name).to_numpy() for name in (PLACE, TAG))
+        edges = np.flatnonzero((places[1:] != places[:-1]) | (tags[1:] != tags[:-1])) + 1
+        for first, last in pairwise([0, *edges.tolist(), batch.num_rows]):
+            if first < last:
+                yield int(places[first]), int(tags[first]), batch.slice(first, last - first)
+
+
+def _gathered(
+    runs: Iterable[tuple[int, int, pa.RecordBatch]],
+) -> tuple[dict[str, int], dict[int, list[pa.RecordBatch]]]:
     """Give what is known of the slice, and the blocks by their tags."""
     header: dict[str, int] = {}
     found: dict[int, list[pa.RecordBatch]] = {}
     facts = {tag: name for name, tag in HEADER.items()}
-    for batch in batches:
-        tags = batch.column(TAG).to_numpy()
-        for tag in np.unique(tags).tolist():
-            kept = tags == tag
-            some = batch if kept.all() else batch.filter(pa.array(kept))
-            if tag < 0:
-                header[facts[tag]] = some.column(NUMBER)[0].as_py()
-            else:
-                found.setdefault(tag, []).append(some)
+    for _, tag, blocks in runs:
+        if tag < 0:
+            header[facts[tag]] = blocks.column(NUMBER)[0].as_py()
+        else:
+            found.setdefault(tag, []).append(blocks)
     return header, found
 
 
@@ -189,13 +203,15 @@ def _placed(
 ) -> TiltError:
     """Give an error that says which row is meant, and of which slice."""
     where = []
-    if error.row is not None and len(rows) == 1:
-        (given,) = query.inputs
+    for given in query.inputs:
+        if error.row is None or given.name != error.input:
+            continue
         times = given.events.times
         told = [times] if isinstance(times, str) else [*times]
         told += [given.events.key] if given.events.key is not None else []
         row = rows[given.name].slice(error.row, 1).select(told).to_pylist()
-        where += [", ".join(f"{name} = {value}" for name, value in row[0].items())] if row else []
+        of = f"row {error.row} of ~{given.name}: " if len(rows) > 1 else ""
+        where += [of + ", ".join(f"{name} = {value}" for name, value in row[0].items())] if row else []
     if part is not None and part != (-FOREVER, FOREVER):
         unit = Query(query.text).program.unit
         lo, hi = ("..." if abs(at) == FOREVER else _instant(at, unit) for at in part)
