@@ -6,7 +6,7 @@
 #[path = "../bytes.rs"]
 mod bytes;
 #[path = "../../tests/it/generate/mod.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, unused_imports)]
 mod generate;
 
 use generate::{Choices, Scope};
