@@ -78,7 +78,7 @@ def keyed_tasks(times: Times, keys: Times, partitions: int, lookback: int) -> tu
     drawn = np.random.default_rng(2).random(len(times)) < 1 / ONE_IN
     sample = pa.record_batch({HASH: keys[drawn], TIME: times[drawn]})
     given = CutInput(1, 1, Halo(Reach(lookback), Reach(0)))
-    (found,) = SkewTask(partitions, 2.0, ENOUGH, (given,)).run(SampleTask(0).run(iter([sample])))
+    (found,) = SkewTask(partitions, 1.5, ENOUGH, (given,)).run(SampleTask(0, partitions).run(iter([sample])))
     told = found.column("plan")[0].as_py()
     if told is None:
         return whole, whole
@@ -89,7 +89,7 @@ def keyed_tasks(times: Times, keys: Times, partitions: int, lookback: int) -> tu
     begins = np.searchsorted(own, np.array([own[0] - 1, *plan.slices.cuts]) - lookback, side="right")
     ends = np.searchsorted(own, np.array([*plan.slices.cuts, own[-1]]), side="right")
     # Slices are beside keys that are whole.
-    cut[: len(begins)] += ends - begins
+    np.add.at(cut, [*plan.places], ends - begins)
     return whole, cut
 
 
