@@ -29,6 +29,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import tilt as tl
 import tilt.spark as ts
+from benches.spark.costs import fitted
 
 try:
     # Measured where it is installed: pip install --no-deps dbl-tempo; pip install ipython.
@@ -295,7 +296,8 @@ def main() -> None:
         table = "\n".join([HEAD, *(known.line(name) for name in known.cases)])
         bars = "\n".join(["| bar | found |", "|---|---|", *known.bars()])
         notes = REPORT.read_text("utf-8").partition(NOTES)[2]
-        text = TEXT.format(rows=options.rows, machine=machine(), table=table, bars=bars)
+        _, costs = fitted(known.cases)
+        text = TEXT.format(rows=options.rows, machine=machine(), table=table, bars=bars, costs=costs)
         REPORT.write_text(text + NOTES + notes, "utf-8")
 
 
@@ -376,6 +378,10 @@ Python workers together, so it says more than seconds where the machine has othe
 Bars, as ratios of CPU time for a row:
 
 {bars}
+
+Costs of [the model](scale.md) that fit these figures best, and what they make of them:
+
+{costs}
 """
 
 if __name__ == "__main__":

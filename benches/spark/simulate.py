@@ -1,18 +1,23 @@
 """Cost and balance of slices under arrivals that are steady, daily or bursty, and of keys that have unequal rows.
 
-python -m benches.spark.simulate
+    python -m benches.spark.simulate [MEASURED]
+
+With the file in which ``python -m benches.spark`` keeps what it measured, the costs are fitted to that.
 """
 
 from __future__ import annotations
 
+import json
 import pickle
-from dataclasses import dataclass
+import sys
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from benches.spark.costs import COSTS, fitted
 from tilt.spark.cuts import Halo, Reach, Slices
 from tilt.spark.placing import HASH
 from tilt.spark.skew import ENOUGH, ONE_IN, TIME, SampleTask, SkewTask
@@ -20,29 +25,8 @@ from tilt.spark.survey import CutInput
 
 Times = npt.NDArray[np.int64]
 SECOND = 1_000_000
-
-
-@dataclass(frozen=True)
-class Costs:
-    """CPU seconds for a million rows."""
-
-    scan: float = 0.10
-    find: float = 0.12
-    copy: float = 0.18
-    move: float = 0.24
-    cross: float = 0.30
-    sort: float = 0.10
-    read: float = 0.07
-    run: float = 0.05
-
-    def sliced(self, halo: float) -> float:
-        """Give the cost of a million rows that are moved, with a share of rows in halos."""
-        own = 2 * self.scan + self.find + self.cross / 2
-        return own + (1 + halo) * (self.copy + self.move + self.cross / 2 + self.sort + self.run)
-
-    def direct(self, halo: float) -> float:
-        """Give the cost of a million rows that tasks read."""
-        return (1 + halo) * (self.read + self.run) + self.cross / 2
+RUN = 0.05
+"""CPU seconds that a query takes for a million rows."""
 
 
 def arrivals(kind: str, rows: int, rng: np.random.Generator) -> Times:
@@ -78,7 +62,7 @@ def keyed_tasks(times: Times, keys: Times, partitions: int, lookback: int) -> tu
     drawn = np.random.default_rng(2).random(len(times)) < 1 / ONE_IN
     sample = pa.record_batch({HASH: keys[drawn], TIME: times[drawn]})
     given = CutInput(1, 1, Halo(Reach(lookback), Reach(0)))
-    (found,) = SkewTask(partitions, 2.0, ENOUGH, (given,)).run(SampleTask(0).run(iter([sample])))
+    (found,) = SkewTask(partitions, 1.5, ENOUGH, (given,)).run(SampleTask(0, partitions).run(iter([sample])))
     told = found.column("plan")[0].as_py()
     if told is None:
         return whole, whole
@@ -89,12 +73,16 @@ def keyed_tasks(times: Times, keys: Times, partitions: int, lookback: int) -> tu
     begins = np.searchsorted(own, np.array([own[0] - 1, *plan.slices.cuts]) - lookback, side="right")
     ends = np.searchsorted(own, np.array([*plan.slices.cuts, own[-1]]), side="right")
     # Slices are beside keys that are whole.
-    cut[: len(begins)] += ends - begins
+    np.add.at(cut, [*plan.places], ends - begins)
     return whole, cut
 
 
 def main() -> None:
     """Print the tables of docs/scale.md."""
+    costs = COSTS
+    if sys.argv[1:]:
+        costs, text = fitted(json.loads(Path(sys.argv[1]).read_text()))
+        print(f"{text}\n")
     rng = np.random.default_rng(1)
     rows = 2_000_000
     print("| arrivals | slices | halo | halo's share | largest task / mean, by counts | by equal time |")
@@ -116,12 +104,11 @@ def main() -> None:
             alone, cut = keyed_tasks(times, keys, partitions, 20 * SECOND)
             ratios = [found.max() / (rows / partitions) for found in (alone, cut)]
             print(f"| Zipf {shape} | {partitions} | {ratios[0]:.2f} | {ratios[1]:.2f} |")
-    costs = Costs()
     print("\n| halo's share | by slices, CPU s per million rows | directly |\n|---|---|---|")
     for halo in (0.0, 0.03, 0.1, 1.0, 10.0):
-        print(f"| {halo} | {costs.sliced(halo):.2f} | {costs.direct(halo):.2f} |")
+        print(f"| {halo} | {costs.sliced(halo, RUN):.2f} | {costs.direct(halo, RUN):.2f} |")
     year = 4e11 / 1e6
-    for name, cost in (("slices", costs.sliced(0.03)), ("direct", costs.direct(0.03))):
+    for name, cost in (("slices", costs.sliced(0.03, RUN)), ("direct", costs.direct(0.03, RUN))):
         hours, minutes = year * cost / 3600, year * cost / 4000 / 60
         print(f"10 TB over a year, by {name}: {hours:.0f} CPU hours, {minutes:.1f} minutes on 4,000 cores")
 

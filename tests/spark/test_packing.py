@@ -25,7 +25,7 @@ from tilt.spark.placing import HASH, PLAN, PackTask, Plan
 from tilt.spark.plan import Bound
 from tilt.spark.skew import TIME, SampleTask, SkewTask
 from tilt.spark.sliced import SlicedTask
-from tilt.spark.survey import CutInput, CutTask, SurveyTask, cut_input, row_of
+from tilt.spark.survey import PLANNED, CutInput, CutTask, SurveyTask, cut_input, row_of
 from tilt.spark.task import PartitionTask
 
 TYPES = [
@@ -185,27 +185,23 @@ def _planned(
                 told += SurveyTask(at, ("ts", "ts"), 64).run(iter(part))
             else:
                 columns = [batch.select([HASH, "ts"]).rename_columns([HASH, TIME]) for batch in part]
-                told += SampleTask(at).run(iter(columns))
+                told += SampleTask(at, places).run(iter(columns))
     if key is None:
         yield from CutTask(places, cuts).run(iter(told))
     elif cuts:
         yield from SkewTask(places, 0.5, 5, cuts).run(iter(told))
     else:
-        yield row_of({}, pa.schema([("plan", pa.binary()), ("slices", pa.int64()), ("cuts", pa.list_(pa.int64()))]))
+        yield row_of({}, PLANNED)
 
 
 def _facts(told: pa.RecordBatch, places: int, keyed: tuple[int, int] | None) -> Iterator[dict[str, int]]:
     """Give what places are about; those of keys know when the run begins and ends."""
-    cuts = told.column("cuts")[0].as_py()
+    edges = {edge: told.column(edge)[0].as_py() or [] for edge in ("lo", "hi")}
     for place in range(places):
-        about = {}
-        if cuts is not None and 0 < place <= len(cuts):
-            about["lo"] = cuts[place - 1]
-        if cuts is not None and place < len(cuts):
-            about["hi"] = cuts[place]
+        about = {edge: known[place] for edge, known in edges.items() if known[place:] and known[place] is not None}
         if keyed is not None:
             about |= dict(zip(("start", "end"), keyed, strict=True))
-        elif cuts is not None and place <= len(cuts):
+        elif place < (told.column("slices")[0].as_py() or 0):
             about |= {"slice": place} | {edge: told.column(edge)[0].as_py() for edge in ("start", "end")}
         for what, value in about.items():
             yield {PLACE: place, TAG: HEADER[what], NUMBER: value}

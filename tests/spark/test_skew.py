@@ -7,6 +7,8 @@ import pickle
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -17,7 +19,7 @@ from tilt import spark as ts
 from tilt.spark import skew
 from tilt.spark.cuts import Halo, Reach
 from tilt.spark.placing import HASH
-from tilt.spark.skew import TIME, SampleTask, SkewTask
+from tilt.spark.skew import TIME, SampleTask, SkewTask, filled
 from tilt.spark.survey import CutInput
 
 
@@ -86,19 +88,37 @@ def test_samples_tell_frequent_keys() -> None:
     hashes = np.where(rng.random(4000) < 0.5, 7, rng.integers(100, 10_000, 4000))
     times = np.sort(rng.integers(0, 1_000_000, 4000))
     rows = pa.record_batch({HASH: hashes, TIME: times})
-    told = [batch for half in (rows.slice(0, 2000), rows.slice(2000)) for batch in SampleTask(0).run(iter([half]))]
+    told = [batch for half in (rows.slice(0, 2000), rows.slice(2000)) for batch in SampleTask(0, 10).run(iter([half]))]
     given = CutInput(1, 1, Halo(Reach(10), Reach(0)))
     (found,) = SkewTask(partitions=10, skew=2.0, enough=100, inputs=(given,)).run(iter(told))
-    assert pickle.loads(found.column("plan")[0].as_py()).keys == (7,)
-    (cuts,) = found.column("cuts").to_pylist()
-    parts = np.diff([0, *np.searchsorted(times[hashes == 7], cuts), (hashes == 7).sum()])
-    assert len(parts) == found.column("slices")[0].as_py() == 5
-    assert parts.max() < 1.3 * parts.mean()
+    plan = pickle.loads(found.column("plan")[0].as_py())
+    assert plan.keys == (7,)
+    parts = np.diff([0, *np.searchsorted(times[hashes == 7], plan.slices.cuts), (hashes == 7).sum()])
+    assert len(parts) == len(plan.places) == found.column("slices")[0].as_py()
+    loads = np.bincount(hashes[hashes != 7] % 10, minlength=10)
+    np.add.at(loads, [*plan.places], parts)
+    assert loads.max() < 1.15 * loads.mean()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(0, 1000), min_size=2, max_size=30), st.integers(1, 5000))
+def test_slices_fill_places_that_have_few_rows(loads: list[int], more: int) -> None:
+    before = np.array(loads, np.float64)
+    shares = filled(before, more)
+    assert sum(shares.values()) == pytest.approx(1)
+    assert all(share > 0 for share in shares.values())
+    after = before.copy()
+    for place, share in shares.items():
+        after[place] += share * more
+    levels = [after[place] for place in shares]
+    # All that get some are level then, and no higher than they have to be.
+    assert max(levels) == pytest.approx(min(levels))
+    assert max(levels) <= max(before.max(), 2 * after.mean(), before.min() + more / 2) + 1e-6
 
 
 def test_even_keys_stay_whole() -> None:
     rows = pa.record_batch({HASH: np.arange(5000) % 50, TIME: np.arange(5000)})
     given = CutInput(1, 1, Halo(Reach(10), Reach(0)))
-    (found,) = SkewTask(partitions=10, skew=2.0, enough=50, inputs=(given,)).run(SampleTask(0).run(iter([rows])))
+    (found,) = SkewTask(partitions=10, skew=2.0, enough=50, inputs=(given,)).run(SampleTask(0, 10).run(iter([rows])))
     assert found.column("plan").to_pylist() == [None]
-    assert list(SampleTask(0).run(iter([]))) == []
+    assert list(SampleTask(0, 10).run(iter([]))) == []

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from tilt import _native
@@ -164,20 +164,32 @@ class Slices:
         >>> Slices.by_counts([(0, 100, 300), (100, 200, 100)], 4).cuts
         (34, 65, 96)
         """
+        return cls(tuple(sorted(set(cls.by_shares(blocks, [1 / number] * number)))))
+
+    @staticmethod
+    def by_shares(blocks: Sequence[tuple[int, int, float]], shares: Sequence[float]) -> list[int]:
+        """Give where to cut so that slices have these shares of the rows; instants that have many may come repeatedly.
+
+        >>> from tilt.spark.cuts import Slices
+        >>> Slices.by_shares([(0, 100, 100)], [0.5, 0.25, 0.25])
+        [47, 72]
+        """
+        number = len(shares)
         each = max(4, 8 * number // max(len(blocks), 1))
         masses = sorted(
             (first + (last - first) * (2 * i + 1) // (2 * each), rows / each)
             for first, last, rows in blocks
             for i in range(each)
         )
-        share = sum(rows for _, rows in masses) / number
+        total = sum(rows for _, rows in masses)
+        edges = [total * share - 1e-9 for share in accumulate(shares)]
         cuts: list[int] = []
         before = 0.0
         for at, rows in masses:
             before += rows
-            while len(cuts) < number - 1 and before >= share * (len(cuts) + 1) - 1e-9:
+            while len(cuts) < number - 1 and before >= edges[len(cuts)]:
                 cuts.append(at)
-        return cls(tuple(sorted(set(cuts))))
+        return cuts
 
 
 def bounded(  # noqa: PLR0913

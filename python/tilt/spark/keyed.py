@@ -35,7 +35,7 @@ class Keyed:
     partitions: int
     imports: tuple[str, ...]
     skew: float | None = None
-    """How many times the rows of an average partition a key must have to be cut by time; ``None``: none is."""
+    """Partitions of more rows than so many average ones have their largest keys cut by time; ``None``: none is."""
 
     @cached_property
     def halos(self) -> dict[str, Halo] | None:
@@ -56,7 +56,7 @@ class Keyed:
         lines = [f"{self.partitions} partitions, all keys of one in a task"]
         if self.splits:
             lines.append(
-                f"keys that have more rows than {self.skew:g} of these on average are cut by time when the job runs"
+                f"the largest keys of one with the rows of {self.skew:g} on average are cut by time when the job runs"
             )
         for name, source in self.bound.inputs.items():
             key = source.events.key
@@ -81,9 +81,9 @@ class Keyed:
             about |= {edge: F.col(f"span.{edge}") for edge in ("start", "end")}
         if self.splits:
             plans["plan"] = Skew(bound, self.partitions, self.skew or 0, self.halos or {}).plan()
-            # Partitions have a slice of the keys that are cut, besides keys that are whole.
+            # Partitions may have a slice of the keys that are cut, besides keys that are whole.
             number = F.col("id").cast("int")
-            about |= {"lo": F.when(number > 0, F.get("plan.cuts", number - 1)), "hi": F.get("plan.cuts", number)}
+            about |= {edge: F.get(f"plan.{edge}", number) for edge in ("lo", "hi")}
         packs = packed(bound, query, self.partitions, plans.get("plan"))
         blocks = moved(packs, self.partitions, self.partitions, about, plans)
         return blocks.mapInArrow(shipped(task, bound.functions()), spark_schema(bound.schema))

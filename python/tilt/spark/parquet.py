@@ -294,13 +294,13 @@ class Direct:
         scale = self.bound.scale(name)
         given = cut_input(self.bound, name, self.bound.halo(name, self.warmup))
         ends = Ends(end * scale for group in source.groups for end in (group.least, group.last))
+        first, last = (np.array([getattr(group, edge) for group in source.groups]) for edge in ("first", "last"))
         found = []
         for need in slices.needs(given.halo, ends):
             share = given.limits(*need)
             groups: dict[str, list[int]] = {}
-            for group in source.groups:
-                if group.last > share[0] and group.first < share[1]:
-                    groups.setdefault(group.path, []).append(group.number)
+            for at in np.flatnonzero((last > share[0]) & (first < share[1])).tolist():
+                groups.setdefault(source.groups[at].path, []).append(source.groups[at].number)
             found.append(Share(tuple((path, tuple(numbers)) for path, numbers in groups.items()), *share))
         return found
 

@@ -35,6 +35,8 @@ class Plan:
     """Of each input, for each slice: rows end after the first number and start before the second, as columns say."""
     keys: tuple[int, ...] | None = None
     """Hashes of the keys that are cut, ``None`` if all rows are."""
+    places: tuple[int, ...] | None = None
+    """To which place each slice goes, by default to that of its number."""
 
     def needing(self, at: int, starts: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
         """Give the first and the last slice that needs each row of an input.
@@ -148,11 +150,12 @@ class PackTask:
         start, end = (_ticks(batch.column(name))[rows] for name in both)
         first, last = plan.needing(self.input, start, end)
         copies = last - first + 1
-        if (copies == 1).all():
-            return first + self.places, rows
-        begins = np.cumsum(copies) - copies
-        within = np.arange(copies.sum()) - np.repeat(begins, copies)
-        return np.repeat(first, copies) + within + self.places, np.repeat(rows, copies)
+        if (copies > 1).any():
+            begins = np.cumsum(copies) - copies
+            within = np.arange(copies.sum()) - np.repeat(begins, copies)
+            first, rows = np.repeat(first, copies) + within, np.repeat(rows, copies)
+        place = first if plan.places is None else np.array(plan.places)[first]
+        return place + self.places, rows
 
 
 def _found(edges: list[int], times: Numbers, side: Literal["left", "right"]) -> Numbers:

@@ -33,7 +33,7 @@ _SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
     PROVIDER: ROCKSDB,
 }
-_SKEW = 2.0
+_SKEW = 1.5
 _said: set[str] = set()
 
 
@@ -67,8 +67,8 @@ def run(query: object, data: object, **options: Any) -> DataFrame:  # noqa: ANN4
         ``ordered``: whether partitions are ranges of time already, such as those of sorted files, so that rows can stay
         where they are and only those of halos are fetched, by two small jobs that run at once;
         ``partitions``: how many partitions keys are hashed to. By default both are ``spark.sql.shuffle.partitions``;
-        ``skew``: keys with more rows than so many average partitions are cut by time, if the query looks back a bounded
-        time; a sample of the rows tells which they are. By default 2; ``None`` saves the pass for the sample;
+        ``skew``: of a partition with the rows of so many average ones the largest keys are cut by time, if the query
+        looks back a bounded time; a sample of the rows tells. By default 1.5; ``None`` saves the pass for the sample;
         ``warmup``: how much of the past is enough for a query that looks back without a bound, if there is no key;
         ``layout``: which columns of time the result has, ``"point"`` or ``"interval"``, by default as fits its events;
         ``imports``: modules that executors import first, which register native functions by :func:`tilt.udf`.

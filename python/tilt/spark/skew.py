@@ -1,7 +1,7 @@
-"""Keys that have more rows than a task should: they are cut by time, as queries without a key are.
+"""Keys that make partitions larger than a task should be: they are cut by time, as queries without a key are.
 
 A sample of the rows says which keys these are and where their timeline is cut. Rows are in it or not by a hash of what
-they hold, so that a sample is the same however often it is drawn.
+they hold, so that a sample is the same however often it is drawn. Slices go where there are few other rows.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from tilt.spark.cuts import Halo
+    from tilt.spark.packing import Numbers
     from tilt.spark.plan import Bound
     from tilt.spark.survey import CutInput
 
@@ -51,12 +52,13 @@ _SAMPLED = pa.schema(
 
 @dataclass(frozen=True)
 class SampleTask:
-    """Tells of the sampled rows of a partition how many there are, and how many of the most frequent keys, and when."""
+    """Tells of the sampled rows of a partition how many go to each place, how many have frequent keys, and when."""
 
     input: int
+    places: int
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Give a row for each of these keys, and one without a key for all."""
+        """Give a row for each of these keys, and one without a key for all, whose points are the rows of places."""
         found = [batch for batch in batches if batch.num_rows]
         if not found:
             return
@@ -70,7 +72,8 @@ class SampleTask:
             points = mine[np.linspace(0, len(mine) - 1, min(len(mine), _POINTS)).astype(np.int64)]
             told = {"hash": int(keys[key]), "input": self.input, "rows": len(mine), "points": points}
             yield row_of({**told, "first": mine[0], "last": mine[-1]}, _SAMPLED)
-        yield row_of({"rows": len(rows)}, _SAMPLED)
+        loads = np.bincount(hashes % self.places, minlength=self.places)
+        yield row_of({"rows": len(rows), "points": loads}, _SAMPLED)
 
 
 @dataclass(frozen=True)
@@ -79,31 +82,53 @@ class SkewTask:
 
     partitions: int
     skew: float
-    """How many times the rows of an average partition a key must have to be split."""
+    """A partition with the rows of so many average ones has its largest keys split."""
     enough: int
     inputs: tuple[CutInput, ...]
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give the plan."""
-        total = 0
+        loads = np.zeros(self.partitions)
         rows: dict[int, int] = {}
         told: dict[int, list[dict[str, Any]]] = {}
         for batch in batches:
             for part in batch.to_pylist():
                 key, count = part["hash"], part["rows"]
                 if key is None:
-                    total += count
+                    loads += part["points"]
                     continue
                 rows[key] = rows.get(key, 0) + count
                 told.setdefault(key, []).append(part)
-        mean = total / self.partitions
-        split = sorted(key for key, count in rows.items() if count >= max(self.skew * mean, self.enough))
+        mean = loads.mean()
+        split = []
+        for key in sorted(rows, key=lambda key: (-rows[key], key)):
+            if rows[key] >= self.enough and loads[key % self.partitions] >= self.skew * mean:
+                loads[key % self.partitions] -= rows[key]
+                split.append(key)
         if not split:
             yield row_of({}, PLANNED)
             return
-        share = sum(rows[key] for key in split) / mean
-        number = min(max(round(share), 2), self.partitions)
-        yield planned(tuple(split), self.inputs, [part for key in split for part in told[key]], number)
+        shares = filled(loads, sum(rows[key] for key in split))
+        yield planned(tuple(sorted(split)), self.inputs, [part for key in split for part in told[key]], shares)
+
+
+def filled(loads: Numbers, more: float) -> dict[int, float]:
+    """Give which shares of some more rows go to places that have few, so that these have as many as each other.
+
+    A share is about half of what places have on average, or more: slices that are short have many rows of halos.
+
+    >>> import numpy as np
+    >>> from tilt.spark.skew import filled
+    >>> filled(np.array([10.0, 90.0, 0.0, 20.0]), 60)
+    {0: 0.3333333333333333, 2: 0.5, 3: 0.16666666666666666}
+    """
+    mean = (loads.sum() + more) / len(loads)
+    number = min(max(round(2 * more / mean), 2), len(loads))
+    places = np.argsort(loads, kind="stable")[:number]
+    # The level that the first of them are filled to, for each number of these; it must be above all of them.
+    levels = (np.cumsum(loads[places]) + more) / np.arange(1, number + 1)
+    level = levels[np.flatnonzero(levels > loads[places])[-1]]
+    return {int(place): float((level - loads[place]) / more) for place in np.sort(places) if level > loads[place]}
 
 
 @dataclass(frozen=True)
@@ -129,4 +154,4 @@ class Skew:
         end = named(times if isinstance(times, str) else times[1])
         told = rows(self.bound, name).select(hashed(key).alias(HASH), end.alias(TIME))
         drawn = told.where(F.pmod(F.xxhash64(HASH, TIME), F.lit(ONE_IN)) == 0)
-        return drawn.mapInArrow(shipped(SampleTask(at)), spark_schema(_SAMPLED))
+        return drawn.mapInArrow(shipped(SampleTask(at, self.partitions)), spark_schema(_SAMPLED))

@@ -101,8 +101,8 @@ class Sliced:
         exists = number < F.col("plan.slices")
         about = {
             "slice": F.when(exists, F.col("id")),
-            "lo": F.when(number > 0, F.get("plan.cuts", number - 1)),
-            "hi": F.get("plan.cuts", number),
+            "lo": F.get("plan.lo", number),
+            "hi": F.get("plan.hi", number),
             "start": F.when(exists, F.col("plan.start")),
             "end": F.when(exists, F.col("plan.end")),
         }

@@ -51,7 +51,8 @@ PLANNED = pa.schema(
     [
         ("plan", pa.binary()),
         ("slices", pa.int64()),
-        ("cuts", pa.list_(pa.int64())),
+        ("lo", pa.list_(pa.int64())),
+        ("hi", pa.list_(pa.int64())),
         ("start", pa.int64()),
         ("end", pa.int64()),
     ]
@@ -118,13 +119,16 @@ class CutTask:
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give a plan."""
         told = [row for batch in batches for row in batch.to_pylist()]
-        yield planned(None, self.inputs, told, self.slices)
+        yield planned(None, self.inputs, told, dict.fromkeys(range(self.slices), 1 / self.slices))
 
 
 def planned(
-    keys: tuple[int, ...] | None, inputs: Sequence[CutInput], told: Sequence[Mapping[str, Any]], number: int
+    keys: tuple[int, ...] | None,
+    inputs: Sequence[CutInput],
+    told: Sequence[Mapping[str, Any]],
+    shares: Mapping[int, float],
 ) -> pa.RecordBatch:
-    """Give a plan of so many slices for what is told of rows, and of all of them when they begin and end."""
+    """Give a plan for what is told of rows: at some places a slice with a share of them. And when all begin and end."""
     ends: list[list[int]] = [[] for _ in inputs]
     spread: list[tuple[int, int, float]] = []
     for part in told:
@@ -134,18 +138,23 @@ def planned(
     spread.sort()
     # Rows between two times count to the later one.
     between = [(before, at, rows) for (before, _, _), (at, _, rows) in pairwise([*spread[:1], *spread])]
-    slices = Slices.by_counts(between, number) if spread and number > 1 else Slices(())
+    cuts = Slices.by_shares(between, [*shares.values()]) if spread else []
+    # Where many rows have one time a slice may have none: what follows moves up.
+    slices = Slices(tuple(sorted(set(cuts))))
+    places = [*shares][: len(slices)]
     limits = tuple(
         tuple(given.limits(*need) for need in slices.needs(given.halo, Ends(known)))
         for given, known in zip(inputs, ends, strict=True)
     )
     starts = [part["first"] * inputs[part["input"]].scale - inputs[part["input"]].length for part in told]
     stops = [part["last"] * inputs[part["input"]].scale for part in told]
-    plan = pickle.dumps(Plan(slices, limits, keys))
+    plan = pickle.dumps(Plan(slices, limits, keys, None if keys is None else tuple(places)))
     values: dict[str, Any] = {"plan": plan}
     if told:
-        cuts = np.array(slices.cuts, np.int64)
-        values |= {"slices": len(slices), "cuts": cuts, "start": min(starts), "end": max(stops)}
+        values |= {"slices": len(slices), "start": min(starts), "end": max(stops)}
+        for edge, known in (("lo", (None, *slices.cuts)), ("hi", (*slices.cuts, None))):
+            of = dict(zip(places, known, strict=True))
+            values[edge] = [of.get(place) for place in range(max(places) + 1)]
     return row_of(values, PLANNED)
 
 
