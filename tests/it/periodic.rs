@@ -319,6 +319,10 @@ fn recurrences_in_strips() {
              ~y[t] = reduce sum ~high[t-150 : t] map (~high[t] * ~high[t])",
             // The output is the recurrence.
             "~m[t] = reduce mean ~x[t-50 : t]  ~y[t at ~x]: f64 = coalesce(~y.prev(3), 0.0) * 0.5 + ~m[t]",
+            // Some rows back in registers, others in memory, of other types.
+            "~y[t at ~x]: f32 = cast(~x[t], f32) + coalesce(~y.prev(2), cast(1.0, f32)) - coalesce(~y.prev(7), cast(0.5, f32)) + coalesce(~y[t-20], cast(0.25, f32))",
+            "~n[t at ~x]: i32 = cast(1, i32) + coalesce(~n.prev(4), cast(3, i32)) - coalesce(~n.prev(5), cast(1, i32))
+             ~y[t at ~x]: i64 = coalesce(~y.prev(1), 0) - coalesce(~y.prev(100), 5) + cast(~n[t], i64)",
             // Records and φ on the way.
             "~low[t at ~x]: f64 = 0.5 * coalesce(~low.prev(1), 0.0) + ~x[t]
              ~r[t at ~x] = {a: ~low[t-5], b: ~low[t] > 0.0}

@@ -234,7 +234,7 @@ def test_late_rows_are_raised_dropped_adjusted_or_revised() -> None:
     first = live.push(rows)
     with pytest.raises(tl.LateDataError, match="stream `ticks`, row 0: 11 is 7s behind the watermark 18") as error:
         live.push(late)
-    assert error.value.row == 0
+    assert (error.value.row, error.value.input) == (0, "ticks")
     assert "lateness" in str(error.value.hint)
     assert together([first, live.close()])["t"] == [10, 20]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import importlib
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,7 @@ import tilt as tl
 from queries import KEYED, ONE, TWO, Query, quotes, ticks
 from tilt import _native
 from tilt import spark as ts
-from tilt.spark.tasks import enough_tasks
+from tilt.spark.tasks import tasks_for
 
 
 def framed(spark: SparkSession, table: pa.Table, partitions: int = 4) -> DataFrame:
@@ -60,7 +59,7 @@ def test_slices_that_share_a_task_are_the_local_result(spark: SparkSession, name
         same(ts.run(ONE[name], frame, time="ts", slices=slices, tasks=tasks).toArrow(), expected)
 
 
-def test_there_are_as_many_tasks_as_keep_cores_busy(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_are_as_many_tasks_as_keep_cores_busy(spark: SparkSession) -> None:
     frame = ordered(spark, ticks(np.random.default_rng(1), 200))
 
     def tasks(**how: int) -> int:
@@ -72,16 +71,44 @@ def test_there_are_as_many_tasks_as_keep_cores_busy(spark: SparkSession, monkeyp
     assert "40 slices of the timeline with about the same number of rows, cut when the job runs, in 4 tasks" in (
         ts.explain(ONE["zscore"], frame, time="ts", slices=40)
     )
-    spark.conf.set("spark.sql.leafNodeDefaultParallelism", "300")
-    try:
-        assert enough_tasks(spark) == 600
-    finally:
-        spark.conf.unset("spark.sql.leafNodeDefaultParallelism")
-    monkeypatch.setattr(importlib.import_module("tilt.spark.tasks"), "plan_of", lambda _: "nothing")
-    assert enough_tasks(spark) is None
-    for option in ("slices", "tasks"):
+    for option in ("slices", "tasks", "partitions"):
         with pytest.raises(ValueError, match=f"{option} must be 1 at least"):
             ts.run(ONE["zscore"], frame, time="ts", **{option: 0})
+
+
+def test_few_slices_share_a_task(spark: SparkSession) -> None:
+    # Two tasks for each of two cores, unless that were too many slices for one.
+    assert [tasks_for(slices, spark) for slices in (3, 100, 320, 10_000)] == [3, 4, 10, 313]
+    spark.conf.set("spark.sql.leafNodeDefaultParallelism", "300")
+    try:
+        assert tasks_for(1000, spark) == 600
+    finally:
+        spark.conf.unset("spark.sql.leafNodeDefaultParallelism")
+
+
+@pytest.mark.parametrize(
+    ("settings", "tasks"),
+    [
+        ({}, 100),
+        ({"spark.executor.instances": "7", "spark.executor.cores": "3"}, 42),
+        ({"spark.cores.max": "9"}, 18),
+        ({"spark.dynamicAllocation.enabled": "true", "spark.cores.max": "9"}, 100),
+    ],
+)
+def test_cores_that_are_still_to_come_get_tasks(settings: dict[str, str], tasks: int) -> None:
+    class Session:
+        """One that does not tell how many cores there are, with settings that cannot be changed in one that runs."""
+
+        conf = settings
+
+        def sql(self, text: str) -> Session:
+            assert text.startswith("explain")
+            return self
+
+        def collect(self) -> list[tuple[str]]:
+            return [("== Physical Plan ==",)]
+
+    assert tasks_for(100, Session()) == tasks  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ONE)

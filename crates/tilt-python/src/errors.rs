@@ -208,8 +208,10 @@ pub(crate) fn session_error(
         SessionError::Input { .. } => query_error(error),
         SessionError::Option { .. } => PyValueError::new_err(error.to_string()),
         SessionError::Closed => TiltError::new_err(arguments(error, None, None)),
-        SessionError::Data { source, .. } => data_error(source),
-        SessionError::Schema { column, .. } => schema_error(error, Some(column), None),
+        SessionError::Data { input, source } => of_input(data_error(source), input),
+        SessionError::Schema { input, column, .. } => {
+            of_input(schema_error(error, Some(column), None), input)
+        }
         SessionError::Late {
             input,
             row,
@@ -224,7 +226,10 @@ pub(crate) fn session_error(
                 time(input, *watermark),
                 length(*by),
             );
-            LateDataError::new_err(arguments(&message, None, Some(*row)))
+            of_input(
+                LateDataError::new_err(arguments(&message, None, Some(*row))),
+                input,
+            )
         }
         SessionError::Overlap {
             input,
@@ -238,7 +243,10 @@ pub(crate) fn session_error(
                 time(input, *end),
                 time(input, *previous),
             );
-            OverlapError::new_err(arguments(&message, None, None))
+            of_input(
+                OverlapError::new_err(arguments(&message, None, None)),
+                input,
+            )
         }
         SessionError::Corrupt { .. }
         | SessionError::Version { .. }

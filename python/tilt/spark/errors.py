@@ -19,6 +19,7 @@ _RAISED = re.compile(
 )
 _COLUMN = re.compile(r"column `([^`]+)`")
 _ROW = re.compile(r"\brow (\d+)")
+_INPUT = re.compile(r"\brow \d+ of ~(\S+):")
 
 
 class ShippingError(TiltError):
@@ -53,13 +54,20 @@ def raised(text: str) -> TiltError | None:
     >>> text = "Traceback\ntilt.errors.SchemaError: time column `ts` is null in row 2; drop such rows\n\tat org.apache"
     >>> raised(text)
     SchemaError('time column `ts` is null in row 2; drop such rows')
-    >>> raised(text).row
-    2
+    >>> raised(text).row, raised(text).hint
+    (2, 'drop such rows')
+    >>> text = "tilt.errors.SchemaError: `ts` is null; drop such rows [row 3 of ~quotes: ts = None; slice (..., 7]]"
+    >>> raised(text).input, raised(text).hint
+    ('quotes', 'drop such rows')
     """
     found = _RAISED.search(text)
     if found is None:
         return None
     message = found["message"].strip().removeprefix("tilt: ")
     kind = getattr(known, found["kind"], TiltError) if found["kind"] else ShippingError
-    column, row = _COLUMN.search(message), _ROW.search(message)
-    return kind(message, column and column[1], row and int(row[1]))
+    # What a task adds, in brackets, is no hint.
+    hint = kind(message.rsplit(" [", 1)[0]).hint
+    column, row, given = _COLUMN.search(message), _ROW.search(message), _INPUT.search(message)
+    error: TiltError = kind(message, column and column[1], row and int(row[1]))
+    error.hint, error.input = hint, given and given[1]
+    return error

@@ -23,6 +23,7 @@ from tilt.spark.cuts import Ends, Slices
 from tilt.spark.schemas import spark_schema
 from tilt.spark.survey import AT_ONCE, cut_input
 from tilt.spark.task import QueryTask, TaskInput, as_integers, between, in_order
+from tilt.spark.tasks import tasks_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -148,6 +149,8 @@ class DirectTask:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 shares = zip(readers, self.shares[number], strict=True)
+                # Of the slice before only the row groups are held that this one reads, too.
+                rows = {}
                 rows = {reader.given.name: reader.read(share) for reader, share in shares}
                 yield from self.query.compute(rows, span=self.span, part=self.slices.part(number))
 
@@ -161,7 +164,8 @@ class Reader:
 
     def read(self, share: Share) -> pa.Table:
         """Read the rows of a share, in order of time."""
-        known, self.held = self.held, {}
+        wanted = {(path, number) for path, numbers in share.groups for number in numbers}
+        known, self.held = {at: held for at, held in self.held.items() if at in wanted}, {}
         for path, numbers in share.groups:
             missing = [number for number in numbers if (path, number) not in known]
             if missing:
@@ -204,7 +208,7 @@ class Direct:
     bound: Bound
     slices: int | None
     tasks: int | None
-    """How many tasks run them at most; by default one for each."""
+    """How many tasks run them at most, if that is said."""
     warmup: int | None
     imports: tuple[str, ...]
 
@@ -275,7 +279,10 @@ class Direct:
         return numbers.mapInArrow(shipped(task, self.bound.functions()), spark_schema(self.bound.schema))
 
     def _tasks(self, slices: Slices) -> int:
-        return min(self.slices or len(slices), self.tasks or len(slices), len(slices))
+        most = min(self.slices or len(slices), len(slices))
+        if self.tasks:
+            return min(self.tasks, most)
+        return min(tasks_for(len(slices), next(iter(self.bound.inputs.values())).session), most)
 
     def _reads(self, name: str, slices: Slices, tasks: int) -> int:
         """Give how many row groups are read: a task reads one that slices share once, if these follow each other."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import warnings
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,7 +19,7 @@ from tilt.spark.records import nested
 from tilt.spark.scanned import Scanned
 from tilt.spark.sliced import Sliced
 from tilt.spark.streaming import PROVIDER, ROCKSDB
-from tilt.spark.tasks import enough_tasks, plan_of
+from tilt.spark.tasks import tasks_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,7 +97,7 @@ def explain(query: object, data: object, **options: Any) -> str:  # noqa: ANN401
     >>> print(ts.explain(signal, frame, time="ts", slices=200))  # doctest: +SKIP
     """
     planned = _planned(query, data, options)
-    spark = plan_of(planned.frame())
+    spark = _plan_of(planned.frame())
     loops = planned.bound.stream._query().explain("loops").rstrip()
     return f"{planned.explain()}\n\n{loops}\n\n{spark}"
 
@@ -113,9 +115,18 @@ def tune(session: SparkSession) -> None:
         session.conf.set(name, value)
 
 
+def _plan_of(frame: DataFrame) -> str:
+    """Give the plan of Spark as it prints it."""
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        frame.explain()
+    return text.getvalue().rstrip()
+
+
 def _planned(query: object, data: object, options: Mapping[str, Any]) -> Planned:
     events = {name: value for name, value in options.items() if name not in _OPTIONS}
     imports = tuple(options.get("imports", ()))
+    asked_slices, asked_tasks, asked_partitions = (_number(options, name) for name in ("slices", "tasks", "partitions"))
 
     def planned(stream: Stream, inputs: Mapping[str, Input], layout: Layout | None = None) -> Planned:
         whole = Bound(stream, inputs, layout)
@@ -131,15 +142,16 @@ def _planned(query: object, data: object, options: Mapping[str, Any]) -> Planned
             message = "keys may have events where they have no rows, so the timeline cannot be cut; leave out slices="
             raise QueryError(message)
         if is_direct and by_time:
-            return Direct(whole, _number(options, "slices"), _tasks(options, session), ticks, imports)
+            return Direct(whole, asked_slices, asked_tasks, ticks, imports)
         _advise(session)
         if is_ordered:
             return Ordered(whole, ticks, imports)
         usual = int(str(session.conf.get("spark.sql.shuffle.partitions")))
         if by_time or not whole.key:
-            slices = _number(options, "slices") or usual
-            return Sliced(whole, slices, min(_tasks(options, session) or slices, slices), ticks, imports)
-        partitions = _number(options, "partitions") or usual
+            slices = asked_slices or usual
+            tasks = min(asked_tasks, slices) if asked_tasks else tasks_for(slices, session)
+            return Sliced(whole, slices, tasks, ticks, imports)
+        partitions = asked_partitions or usual
         if is_direct:
             return Scanned(whole, partitions, imports)
         return Keyed(whole, partitions, imports, options.get("skew", _SKEW))
@@ -155,11 +167,6 @@ def _number(options: Mapping[str, Any], name: str) -> int | None:
         message = f"{name} must be 1 at least, not {number}"
         raise ValueError(message)
     return number
-
-
-def _tasks(options: Mapping[str, Any], session: SparkSession) -> int | None:
-    """Give how many tasks run slices, at most."""
-    return _number(options, "tasks") or enough_tasks(session)
 
 
 def _advise(session: SparkSession) -> None:

@@ -120,6 +120,11 @@ def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, int, pa.Reco
     """Give blocks that have one place and tag and follow each other, and these."""
     for batch in batches:
         places, tags = (batch.column(name).to_numpy() for name in (PLACE, TAG))
+        order = np.lexsort((tags, places))
+        if not _increases(order):
+            # Blocks of keys that are whole and of a slice come in turn.
+            batch = batch.take(pa.array(order))  # noqa: PLW2901
+            places, tags = places[order], tags[order]
         edges = np.flatnonzero((places[1:] != places[:-1]) | (tags[1:] != tags[:-1])) + 1
         for first, last in pairwise([0, *edges.tolist(), batch.num_rows]):
             if first < last:
@@ -218,7 +223,9 @@ def _placed(
         where.append(f"slice ({lo}, {hi}]")
     if not where:
         return error
-    return type(error)(f"{error} [{'; '.join(where)}]", error.column, error.row, error.hint)
+    found = type(error)(f"{error} [{'; '.join(where)}]", error.column, error.row, error.hint)
+    found.input = error.input
+    return found
 
 
 def _instant(ticks: int, unit: str) -> str:

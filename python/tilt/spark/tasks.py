@@ -6,31 +6,40 @@ rows, so slices that follow each other share a task where there are more of them
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 _EACH = 2
 """How many tasks there are for a core, so that those which end early do not leave it idle for long."""
+_MOST = 32
+"""How many slices share a task at most, so that little is done again where one fails, and executors that come later
+have something to do."""
 _SPLITS = re.compile(r"splits=(?:Some\()?(\d+)")
 
 
-def enough_tasks(session: SparkSession) -> int | None:
-    """Give how many tasks keep all cores busy, ``None`` if the session may get more cores than it has."""
+def tasks_for(slices: int, session: SparkSession) -> int:
+    """Give how many tasks run slices: all of them if the session may get more cores than it has."""
     if str(session.conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
-        return None
+        return slices
+    cores = max(_cores_now(session), _cores_promised(session))
+    return min(slices, max(_EACH * cores, -(-slices // _MOST))) if cores else slices
+
+
+def _cores_now(session: SparkSession) -> int:
+    """Give how many cores there are, 0 if Spark does not tell."""
     # Into how many parts Spark cuts by itself is in plans; to ask it takes a SparkContext, which Connect does not have.
-    found = _SPLITS.search(plan_of(session.sql("select id from range(1)")))
-    return None if found is None else _EACH * int(found[1])
+    (plan,) = session.sql("explain select id from range(1)").collect()
+    found = _SPLITS.search(plan[0])
+    return 0 if found is None else int(found[1])
 
 
-def plan_of(frame: DataFrame) -> str:
-    """Give the plan of Spark as it shows it."""
-    text = io.StringIO()
-    with contextlib.redirect_stdout(text):
-        frame.explain()
-    return text.getvalue().rstrip()
+def _cores_promised(session: SparkSession) -> int:
+    """Give how many cores there will be as far as settings tell: executors may register after the query is planned."""
+
+    def setting(name: str) -> int:
+        return int(str(session.conf.get(name, "0")))
+
+    return max(setting("spark.cores.max"), setting("spark.executor.instances") * setting("spark.executor.cores"))
