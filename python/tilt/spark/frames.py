@@ -78,7 +78,8 @@ def moved(
         values |= {name: F.lit(None).cast("binary") for name in whole.columns[len(values) :]}
         facts_of = head.where("fact.value is not null").select(*(value.alias(name) for name, value in values.items()))
         whole = whole.unionAll(facts_of)
-    task = F.col(PLACE) if tasks == places else F.floor(F.col(PLACE) * F.lit(tasks) / F.lit(places)).cast("int")
+    shared = F.floor(F.col(PLACE).cast("long") * F.lit(tasks) / F.lit(places)).cast("int")
+    task = F.col(PLACE) if tasks == places else shared
     if hasattr(whole, "repartitionById"):
         parts = whole.repartitionById(tasks, task)
     else:
