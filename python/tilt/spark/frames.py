@@ -78,8 +78,8 @@ def moved(
         values |= {name: F.lit(None).cast("binary") for name in whole.columns[len(values) :]}
         facts_of = head.where("fact.value is not null").select(*(value.alias(name) for name, value in values.items()))
         whole = whole.unionAll(facts_of)
-    shared = F.floor(F.col(PLACE).cast("long") * F.lit(tasks) / F.lit(places)).cast("int")
-    task = F.col(PLACE) if tasks == places else shared
+    number = F.col(PLACE).cast("bigint") * F.lit(tasks)
+    task = F.col(PLACE) if tasks == places else F.floor(number / F.lit(places)).cast("int")
     if hasattr(whole, "repartitionById"):
         parts = whole.repartitionById(tasks, task)
     else:
