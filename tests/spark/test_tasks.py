@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,10 @@ from test_cuts import sliced_task, with_header
 from test_run import local, same
 from tilt import spark as ts
 from tilt.run import Query
+from tilt.spark.cuts import FOREVER, Slices
+from tilt.spark.packing import HEADER, NUMBER, PLACE, TAG
+from tilt.spark.placing import PackTask, Plan
+from tilt.spark.survey import row_of
 
 
 def compilations(spark: SparkSession) -> dict[int, tuple[int, int]]:
@@ -119,6 +124,38 @@ count = sum(batch.num_rows for batch in task.run(iter(batches)))
 assert count == rows
 print(peak() - before)
 """
+
+
+def test_slices_that_share_a_task_are_held_one_at_a_time() -> None:
+    table = ticks(np.random.default_rng(1), 400, nulls=0.0)
+    task = sliced_task(ONE["zscore"], table.schema)
+    (given,) = task.query.inputs
+    times = np.asarray(table.column("ts").cast("int64"))
+    cuts = tuple(times[[100, 200, 300]].tolist())
+    after, before = (-FOREVER, *(cut - 10_000_001 for cut in cuts)), (*(cut + 1 for cut in cuts), FOREVER)
+    limits = tuple(zip(after, before, strict=True))
+    pack = PackTask(0, replace(given.events, key=None), (given.schema,), 4, Plan(Slices(cuts), (limits,)))
+    blocks = pa.Table.from_batches(pack.run(iter(table.select(given.schema.names).to_batches())))
+    taken: list[int] = []
+
+    def places() -> Iterator[pa.RecordBatch]:
+        span = {"start": int(times[0]) - 1, "end": int(times[-1])}
+        for place in range(4):
+            taken.append(place)
+            about = {"slice": place} | span
+            about |= {"lo": cuts[place - 1]} if place > 0 else {}
+            about |= {"hi": cuts[place]} if place < 3 else {}
+            for what, value in about.items():
+                yield row_of({PLACE: place, TAG: HEADER[what], NUMBER: value}, blocks.schema)
+            yield from blocks.filter(pa.array(blocks.column(PLACE).to_numpy() == place)).to_batches()
+
+    found = []
+    for batch in task.run(places()):
+        found.append(batch)
+        # What comes next is known only when it has begun.
+        assert taken == [*range(min(len(found) + 1, 4))]
+    assert len(found) == 4
+    same(pa.Table.from_batches(found), local(ONE["zscore"], {"stream": table}))
 
 
 def test_memory_is_that_of_a_part_of_the_slice() -> None:
