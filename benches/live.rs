@@ -1,6 +1,6 @@
 //! Live runs and sessions: throughput at several sizes of a push against a run in one go, the time that one push takes, and what a long window costs.
 //!
-//! `cargo bench -p tilt --features bench --bench live -- [filter [rows]]`, the latter for pushes of so many rows only. One thread; every figure is of a push and a take, or, *collected*, of pushes and a take every 65 536 rows.
+//! `cargo bench -p tilt --features bench --bench live -- [filter [rows]]`, the latter for pushes of so many rows only. One thread; every figure is of a push and a take, or, *collected*, of pushes and a take every 65 536 rows, by key also every 524 288.
 //! A line is cut short after a second or so.
 //!
 //! Both sides of a ratio do the same work: a live run and a run in one go take rows that were read and give events; a session and a run in one go with [`ingest`] before and
@@ -25,8 +25,11 @@ use tilt::{
 const ROWS: usize = 1 << 20;
 /// How many keys there are.
 const KEYS: u64 = 1000;
-/// Rows that are computed together where pushes are collected.
+/// Rows that are computed together where pushes are collected, and where there are keys, each of which costs something besides its rows.
 const COLLECTED: usize = 1 << 16;
+const COLLECTED_BY_KEY: usize = 1 << 19;
+/// Queries by key.
+const BY_KEY: [&str; 2] = ["fraud", "yahoo"];
 const PUSHES: [usize; 7] = [1, 10, 100, 1_000, 10_000, 100_000, 1 << 20];
 /// How long one figure is measured, by the processor's time, of which the system counts hundredths of a second.
 const LIMIT: Duration = Duration::from_millis(400);
@@ -144,7 +147,11 @@ enum Fed<'w> {
         waiting: usize,
         collected: usize,
     },
-    Session(Box<Session>, &'w Work),
+    Session {
+        session: Box<Session>,
+        work: &'w Work,
+        collected: usize,
+    },
 }
 
 /// Rows of a push, cut before the clock runs.
@@ -154,10 +161,17 @@ enum Cut {
 }
 
 impl Fed<'_> {
+    fn collects(&self) -> bool {
+        match self {
+            Self::Live { collected, .. } => *collected > 0,
+            Self::Session { collected, .. } => *collected > 0,
+        }
+    }
+
     fn cut(&self, from: usize, len: usize) -> Cut {
         match self {
             Self::Live { work, .. } => Cut::Rows(work.rows.slice(from, len)),
-            Self::Session(_, work) => Cut::Batch(work.batch.slice(from, len)),
+            Self::Session { work, .. } => Cut::Batch(work.batch.slice(from, len)),
         }
     }
 
@@ -179,7 +193,7 @@ impl Fed<'_> {
                     black_box(live.take().expect("runs"));
                 }
             }
-            (Self::Session(session, work), Cut::Batch(batch)) => {
+            (Self::Session { session, work, .. }, Cut::Batch(batch)) => {
                 session.push(&work.input, batch).expect("in order");
                 black_box(session.take().expect("runs"));
             }
@@ -229,7 +243,11 @@ impl Work {
                     .egress(self.layout)
                     .input(&self.input, input);
                 let session = Session::new(&self.compiled, options);
-                Fed::Session(Box::new(session.expect("a session")), self)
+                Fed::Session {
+                    session: Box::new(session.expect("a session")),
+                    work: self,
+                    collected,
+                }
             }
         }
     }
@@ -282,13 +300,16 @@ impl Work {
         let all = Instant::now();
         while took < limit && all.elapsed() < 3 * limit {
             let mut fed = feed();
-            if warm > 0 {
-                let cut = fed.cut(0, warm);
+            let mut at = 0;
+            while at < warm {
+                let cut = fed.cut(at, size.min(warm - at));
                 use_rows(&mut fed, cut);
+                at += size.min(warm - at);
             }
-            // Asking how long the processor worked costs as much as many pushes.
-            let (begun, clock, mut at) = (worked(), Instant::now(), warm);
-            while at < self.rows.len() && took + clock.elapsed() < limit {
+            // Asking how long the processor worked costs as much as many pushes. Rows that are collected are computed before the clock stops.
+            let (begun, clock) = (worked(), Instant::now());
+            let is_whole = fed.collects();
+            while at < self.rows.len() && (is_whole || took + clock.elapsed() < limit) {
                 for _ in 0..16 {
                     let len = size.min(self.rows.len() - at);
                     if len == 0 {
@@ -341,7 +362,11 @@ fn throughput(name: &str, text: &str, layer: Layer, collected: usize, sizes: &[u
     print!("{name:<14}{batch:>8.2}");
     for &size in sizes {
         // Windows are full when a small push is measured.
-        let warm = if size < 100_000 { ROWS / 16 } else { 0 };
+        let warm = if size < 100_000 {
+            collected.max(ROWS / 16)
+        } else {
+            0
+        };
         let nanos = work.pushed(layer, size, warm, collected);
         print!("{:>9.4}", batch / nanos);
     }
@@ -440,11 +465,16 @@ fn main() {
     };
     let layers = [("live", Layer::Live), ("session", Layer::Session)];
     for (layer_name, layer) in layers {
-        for (how, collected) in [("", 0), (", collected", COLLECTED)] {
+        for (how, collected) in [
+            ("", 0),
+            (", collected", COLLECTED),
+            (", eight times as many collected", COLLECTED_BY_KEY),
+        ] {
             let title = format!("{layer_name}{how}");
             let apps: Vec<_> = APPS
                 .iter()
                 .filter(|(name, _)| wanted(&format!("{title} {name} throughput")))
+                .filter(|(name, _)| collected < COLLECTED_BY_KEY || BY_KEY.contains(name))
                 .collect();
             if apps.is_empty() {
                 continue;

@@ -243,6 +243,29 @@ fn taken(live: &mut Live) -> String {
     format_events(&events_of(&live.take().expect("runs")).expect("a buffer of events"))
 }
 
+/// Cells are there from the start of the run on, and a session that is cut by its length begins where the one before ends.
+#[test]
+fn sessions_of_cells_are_those_of_the_whole_run() {
+    let text = "input ~x: f64 point ~c[t every 1] = 1.0 ~s[t sessions ~c gap 5 max 3] = hold(~x[t], 1) output ~s";
+    let query = Query::parse(&format!("query q unit tick {{ {text} }}")).expect("a query");
+    let compiled = query.compile().expect("compiles");
+    let stamps = [2, 4, 5, 30, 31, 52, 54, 60];
+    let inputs = BTreeMap::from([("x".to_owned(), points(&stamps))]);
+    let whole = compiled.run(&inputs, &RunOptions::default()).expect("runs");
+    let mut run = live(text);
+    let mut parts = Vec::new();
+    for stamp in stamps {
+        run.push("x", &points(&[stamp])).expect("in order");
+        parts.push(taken(&mut run));
+    }
+    let rest = run.finish(None).expect("runs");
+    parts.push(format_events(&events_of(&rest).expect("events")));
+    parts.retain(|part| !part.is_empty());
+    let whole = format_events(&events_of(&whole).expect("events"));
+    assert!(!whole.is_empty());
+    assert_eq!(parts.join(" "), whole);
+}
+
 #[test]
 fn results_come_as_soon_as_nothing_can_change_them() {
     // A sum of what has come, of events that promise to be apart: at once.

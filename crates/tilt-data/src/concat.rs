@@ -60,11 +60,14 @@ impl SnapshotBuffer {
                 Self::scalar(timeline, column, first.unit())?
             }
             Shape::Record => {
-                let rows = parts
-                    .iter()
-                    .flat_map(|(_, c)| (0..c.len()).map(|i| c.is_valid(i)));
-                let rows: NullBuffer = rows.collect();
-                Self::record(timeline, columns, Some(rows), first.unit())?
+                let has_nulls = parts.iter().any(|(_, c)| c.null_rows() > 0);
+                let rows = has_nulls.then(|| {
+                    let rows = parts
+                        .iter()
+                        .flat_map(|(_, c)| (0..c.len()).map(|i| c.is_valid(i)));
+                    rows.collect::<NullBuffer>()
+                });
+                Self::record(timeline, columns, rows, first.unit())?
             }
         };
         Ok(whole.with_time_columns(first.time_columns().clone()))
@@ -177,6 +180,14 @@ fn concat_timelines(parts: &[(usize, &SnapshotBuffer)]) -> Result<Timeline> {
                 period,
                 len: timelines.iter().map(|t| t.len()).sum(),
             }
+        }
+        // Rows by the million: without a look at what they are for each.
+        _ if stamped && timelines.iter().all(|t| t.shift() == shift) => {
+            let mut stamps = Vec::with_capacity(timelines.iter().map(|t| t.len()).sum());
+            for timeline in &timelines {
+                stamps.extend_from_slice(&timeline.stored_stamps());
+            }
+            Stamps::Explicit(stamps.into())
         }
         _ if stamped => Stamps::Explicit(collect(Timeline::stamp)),
         _ => Stamps::Explicit(collect(Timeline::end)),

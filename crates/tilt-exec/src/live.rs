@@ -40,6 +40,9 @@ mod held;
 pub(crate) mod limits;
 pub(crate) mod state;
 
+/// So many rows of a push go on to the steps at once, while they are in a cache.
+const CACHED: usize = 1 << 8;
+
 /// A run that goes on: rows are [pushed](Self::push) as they come, results [taken](Self::take) as soon as they are certain.
 ///
 /// [`Compiled::live`] makes one.
@@ -185,6 +188,9 @@ impl Live {
         let at = self.find_open(input)?;
         let span = self.given_span();
         if span.is_none() && self.inputs[at].append(rows) {
+            if rows.len() >= CACHED {
+                self.pass_on(at);
+            }
             return Ok(());
         }
         if self.inputs[at].has_no_rows() {
@@ -208,9 +214,13 @@ impl Live {
         values: impl ExactSizeIterator<Item = &'a ArrayRef> + Clone,
     ) -> bool {
         let has_span = self.given_span().is_some();
-        let input = self.inputs.get_mut(input);
-        let input = input.filter(|_| !has_span && ends.len() > 0);
-        input.is_some_and(|input| input.append_values(ends, length, values))
+        let arriving = self.inputs.get_mut(input);
+        let arriving = arriving.filter(|_| !has_span && ends.len() > 0);
+        let is_taken = arriving.is_some_and(|input| input.append_values(ends, length, values));
+        if is_taken && ends.len() >= CACHED {
+            self.pass_on(input);
+        }
+        is_taken
     }
 
     /// Says which events of an input have begun and cannot be pushed yet, in place of those that it said before: because others that end before them may still come,

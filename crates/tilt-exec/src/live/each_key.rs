@@ -35,7 +35,7 @@ const MOST: usize = 1 << 15;
 /// More rows than this, if they are more than a quarter of those that are held, may cost less in the run of a part than in those of their keys.
 const MANY: usize = 1 << 6;
 /// What a step of a key costs besides its rows: as much as so many rows in the run of a part.
-const STEP: usize = 1 << 6;
+const STEP: usize = 1 << 7;
 /// What the run of a part costs besides its rows: as much as taking so many rows.
 const FIXED: usize = 1 << 8;
 
@@ -58,8 +58,9 @@ pub(super) struct EachKey {
     pub(super) waiting: Vec<u32>,
     /// How many keys were left when some were forgotten last.
     pub(super) left: usize,
-    /// How many keys there were at most.
+    /// How many keys of an input there were at most, and among how many rows they were counted.
     pub(super) known: usize,
+    pub(super) counted: usize,
     /// What runs of parts have cost since there were many rows, in rows.
     pub(super) spent: usize,
 }
@@ -88,9 +89,8 @@ impl EachKey {
     /// are held, so not before parts have cost as much.
     pub(super) fn pays(&mut self, new: usize, held: usize) -> bool {
         self.known = self.known.max(self.runs.len());
-        // How many keys there are, their runs tell when they have begun once.
         let steps = STEP * self.known.min(new);
-        if new > MANY && 4 * new > held && self.known > 0 && new + steps > held {
+        if are_many(new, held) && new + steps > held {
             self.spent = 0;
             self.runs.clear();
             self.waiting.clear();
@@ -99,6 +99,22 @@ impl EachKey {
             return false;
         }
         !self.runs.is_empty() || self.spent >= held
+    }
+
+    /// Whether it matters for so many new rows how many keys there are, and that is known of far fewer.
+    pub(super) fn is_to_count(&self, new: usize, held: usize) -> bool {
+        are_many(new, held) && self.counted < new / 2
+    }
+
+    /// Counts the keys of rows of an input.
+    pub(super) fn count(&mut self, input: usize, rows: &SnapshotBuffer) {
+        let mut keys = Keys::new(&self.keys.data_type);
+        let column = rows.column(&self.inputs[input].key);
+        if let (Some(keys), Some(column)) = (&mut keys, column)
+            && keys.numbers_of(column.array()).is_some()
+        {
+            self.known = self.known.max(keys.len());
+        }
     }
 
     /// A part was computed by a run on so many rows.
@@ -265,6 +281,11 @@ impl EachKey {
         }
         self.left = self.runs.len();
     }
+}
+
+/// Whether so many new rows of all that are held may cost less in the run of a part.
+fn are_many(new: usize, held: usize) -> bool {
+    new > MANY && 4 * new > held
 }
 
 /// Rows in the order of their keys' numbers, of which there are so many.

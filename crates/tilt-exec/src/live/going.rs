@@ -153,9 +153,17 @@ impl Live {
         let (Some(span), Going::Keys(each)) = (self.span(), &mut self.going) else {
             return Ok(None);
         };
-        let new = self.inputs.iter().map(|i| i.held.rows_after(self.until));
-        let held = self.inputs.iter().map(|input| input.held.len());
-        if !each.pays(new.sum(), held.sum()) {
+        let until = self.until;
+        let new = self.inputs.iter().map(|i| i.held.rows_after(until)).sum();
+        let held = self.inputs.iter().map(|input| input.held.len()).sum();
+        if each.is_to_count(new, held) {
+            for (number, input) in self.inputs.iter_mut().enumerate() {
+                let first = input.held.len() - input.held.rows_after(until);
+                each.count(number, &input.rows_from(first)?);
+            }
+            each.counted = new;
+        }
+        if !each.pays(new, held) {
             return Ok(None);
         }
         let program = &self.query.inner.program;
@@ -293,6 +301,7 @@ impl Live {
             waiting: Vec::new(),
             left: 0,
             known: 0,
+            counted: 0,
             spent: 0,
         }))
     }

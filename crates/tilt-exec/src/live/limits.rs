@@ -59,8 +59,12 @@ impl Limits {
                     both(if is_output { -longest } else { longest });
                 }
                 Clock::At(_) => {}
-                // Whether an event still belongs to a session depends on how long that becomes by it.
-                Clock::Sessions { max, .. } => needs_ends |= max.is_some(),
+                Clock::Sessions { stream, max, .. } => {
+                    // Whether an event still belongs to a session depends on how long that becomes by it.
+                    needs_ends |= max.is_some();
+                    // Where one begins depends on all cells before it, and those are there from the start of the run on.
+                    sees_all |= lineage.changes(*stream).grid;
+                }
                 Clock::OnChange(sources) => sources.iter().for_each(|source| match *source {
                     Source::Value { offset, .. } => both(offset),
                     Source::Hold {
