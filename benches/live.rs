@@ -168,6 +168,14 @@ impl Fed<'_> {
         }
     }
 
+    /// Computes rows that wait to be computed with others.
+    fn compute(&mut self) {
+        match self {
+            Self::Live { live, .. } => drop(black_box(live.take().expect("runs"))),
+            Self::Session { session, .. } => drop(black_box(session.take_now().expect("runs"))),
+        }
+    }
+
     fn cut(&self, from: usize, len: usize) -> Cut {
         match self {
             Self::Live { work, .. } => Cut::Rows(work.rows.slice(from, len)),
@@ -321,6 +329,7 @@ impl Work {
                     rows += len;
                 }
             }
+            fed.compute();
             took += worked_since(begun);
         }
         took.as_nanos() as f64 / rows as f64
@@ -362,7 +371,7 @@ fn throughput(name: &str, text: &str, layer: Layer, collected: usize, sizes: &[u
     print!("{name:<14}{batch:>8.2}");
     for &size in sizes {
         // Windows are full when a small push is measured.
-        let warm = if size < 100_000 {
+        let warm = if size < collected.max(100_000) {
             collected.max(ROWS / 16)
         } else {
             0
