@@ -452,9 +452,8 @@ impl Live {
         let knows_end = self.options.span.is_some() || is_exhausted;
         let is_open = self.inputs.iter().any(Arriving::is_open);
         let end = self.span().map_or(i64::MIN, |span| span.end);
-        let Limits {
-            ahead, needs_ends, ..
-        } = self.limits;
+        let limits = self.limits;
+        let ahead = limits.ahead;
         let before = |distance: i64| end.saturating_sub(distance).saturating_sub(1);
         let (latest, mut until) = match self.limits.minds_end {
             _ if knows_end => (i64::MAX, i64::MAX),
@@ -468,7 +467,7 @@ impl Live {
         };
         until = until.min(most);
         for input in &mut self.inputs {
-            until = until.min(input.furthest(latest, needs_ends)?);
+            until = until.min(input.furthest(latest, &limits)?);
         }
         Ok((until > self.until).then_some(until))
     }

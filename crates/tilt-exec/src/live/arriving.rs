@@ -9,7 +9,7 @@ use tilt_ir::{DType, Halo, Input, OPEN, Overlap, Program, Reach, Span, SpanRule,
 
 use crate::{
     error::Error,
-    live::{by_key::ByKey, held::Held, state::InputState},
+    live::{by_key::ByKey, held::Held, limits::Limits, state::InputState},
     steps::Arrived,
     tail::EndsOf,
 };
@@ -339,8 +339,9 @@ impl Arriving {
     }
 
     /// The furthest instant up to which what the output depends on has come. Of events that matter none ends after `latest`; those of unknown end
-    /// count for that if `needs_ends` says so.
-    pub(crate) fn furthest(&mut self, latest: i64, needs_ends: bool) -> Result<i64, Error> {
+    /// count for that if the query needs ends.
+    pub(crate) fn furthest(&mut self, latest: i64, limits: &Limits) -> Result<i64, Error> {
+        let needs_ends = limits.needs_ends;
         let Some(halo) = self.halo else {
             return Ok(i64::MAX);
         };
@@ -360,6 +361,9 @@ impl Arriving {
                 .begun_events()
                 .filter(|e| e.end > latest && (needs_ends || e.end < OPEN));
             hidden = unseen.map(|event| event.start).fold(hidden, i64::min);
+        }
+        if limits.minds_order && !self.is_exhausted {
+            hidden = hidden.min(self.order_known_until());
         }
         // An event without an end may end where the next one may start.
         let come = match self.is_open() {
@@ -406,6 +410,23 @@ impl Arriving {
     pub(super) fn begun_events(&self) -> impl DoubleEndedIterator<Item = Span> + '_ {
         let rows = self.begun.positions();
         rows.map(|row| self.begun.event(row))
+    }
+
+    /// Before this no event without an end is active together with another one that has begun: which of them comes first is known when it ends.
+    fn order_known_until(&self) -> i64 {
+        let open = self.begun_events().filter(|event| event.end == OPEN);
+        let Some(first) = open.map(|event| event.start).min() else {
+            return i64::MAX;
+        };
+        let mut is_first = true;
+        let others = self.begun_events().filter(|event| {
+            // One of those that start first is the one that the others meet.
+            let is_it = is_first && event.end == OPEN && event.start == first;
+            is_first &= !is_it;
+            !is_it && event.end > first.max(event.start)
+        });
+        let meet = others.map(|event| first.max(event.start));
+        meet.min().unwrap_or(i64::MAX)
     }
 
     /// Whether an event that has come has no end yet.

@@ -1,8 +1,10 @@
 //! What a program asks of a run that sees its input as it comes.
 
+use std::collections::HashSet;
+
 use tilt_ir::{
-    Agg, Bounds, Clock, Edge, Expr, Id, Lineage, Program, Reach, Source, Stream, StreamId,
-    Temporal, strict_in,
+    Agg, Bounds, Clock, Edge, Expr, ExprId, Id, Lineage, Overlap, Program, Reach, Source, Stream,
+    StreamId, Temporal, strict_in,
 };
 
 use crate::{error::Error, live::arriving::is_in_order};
@@ -31,6 +33,8 @@ pub(crate) struct Limits {
     pub(crate) minds_end: MindsEnd,
     /// Whether results may depend on where the last event of an `until_next` input ends before they reach it.
     pub(crate) needs_ends: bool,
+    /// Whether results may depend on the order of events that are active at once, which is that of their ends.
+    pub(crate) minds_order: bool,
 }
 
 impl Limits {
@@ -131,7 +135,73 @@ impl Limits {
                 .any(|(id, t)| !is_strict_cell(program, id, t)),
             minds_end: minds_end(program, lineage, ahead),
             needs_ends,
+            minds_order: minds_order(program),
         }
+    }
+}
+
+/// Whether anything but what is the same in any order is read of events that may be active at once.
+fn minds_order(program: &Program) -> bool {
+    program.temporals().any(|(_, temporal)| {
+        let changes = match &temporal.clock {
+            Clock::OnChange(sources) => sources.iter().any(|source| match *source {
+                Source::Value { stream, .. } | Source::Hold { stream, .. } => {
+                    overlaps(program, stream)
+                }
+                Source::Window { .. } => false,
+            }),
+            _ => false,
+        };
+        changes || reads_in_order(program, temporal.body, None, &mut HashSet::new())
+    })
+}
+
+/// The same of an expression; in the map of a window `own` is the window's stream, of which `~x[t]` is the event itself.
+fn reads_in_order(
+    program: &Program,
+    id: ExprId,
+    own: Option<StreamId>,
+    seen: &mut HashSet<(ExprId, Option<StreamId>)>,
+) -> bool {
+    if !seen.insert((id, own)) {
+        return false;
+    }
+    let expr = program.expr(id);
+    let (is_any_order, own_below) = match expr {
+        Expr::At { stream, offset: 0 } => (own == Some(*stream), own),
+        Expr::Reduce { agg, window, .. } => {
+            let is_any_order = match agg {
+                Agg::Sum => program.dtype(id).is_integer(),
+                Agg::Len
+                | Agg::Min
+                | Agg::Max
+                | Agg::Any
+                | Agg::All
+                | Agg::Median
+                | Agg::Quantile { .. }
+                | Agg::NUnique => true,
+                _ => false,
+            };
+            let is_counted = matches!(window.bounds, Bounds::Ordinal { .. });
+            (is_any_order && !is_counted, Some(window.stream))
+        }
+        _ => (false, own),
+    };
+    let mut minds = !is_any_order && expr.stream().is_some_and(|of| overlaps(program, of));
+    expr.for_each_operand(|below| {
+        minds = minds || reads_in_order(program, below, own_below, seen);
+    });
+    minds
+}
+
+/// Whether several events of a stream may be active at once.
+fn overlaps(program: &Program, stream: StreamId) -> bool {
+    match &program.streams[stream] {
+        Stream::Input(input) => input.overlap != Overlap::Disjoint,
+        Stream::Temporal(temporal) => match temporal.clock {
+            Clock::At(of) => overlaps(program, of),
+            _ => false,
+        },
     }
 }
 
