@@ -193,8 +193,15 @@ impl Queue {
         if self.disjoint != Disjoint::None {
             end_open(self.begun.values_mut(), until);
         }
+        // A row that ends an open event at `until` may still come, and of events with one end those come first that began first.
+        let mut open = self.begun.values().filter(|row| row.event.end == OPEN);
+        let first_open = match self.ends {
+            Ends::WithKey => None,
+            _ => open.next().map(|row| row.seq),
+        };
         self.begun.retain(|_, row| {
-            let has_ended = row.event.end <= until;
+            let may_come_after = first_open.is_some_and(|open| open < row.seq);
+            let has_ended = row.event.end < until || row.event.end == until && !may_come_after;
             if has_ended {
                 released.ended.push(row.clone());
             }
