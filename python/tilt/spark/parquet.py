@@ -164,15 +164,13 @@ class Reader:
 
     def read(self, share: Share) -> pa.Table:
         """Read the rows of a share, in order of time."""
-        wanted = {(path, number) for path, numbers in share.groups for number in numbers}
-        known, self.held = {at: held for at, held in self.held.items() if at in wanted}, {}
+        wanted = [(path, number) for path, numbers in share.groups for number in numbers]
+        self.held = {at: self.held[at] for at in wanted if at in self.held}
         for path, numbers in share.groups:
-            missing = [number for number in numbers if (path, number) not in known]
-            if missing:
-                read = read_groups(self.given, path, missing)
-                known |= {(path, number): Held.of(rows, self.given) for number, rows in zip(missing, read, strict=True)}
-            self.held |= {(path, number): known[path, number] for number in numbers}
-        tables = [held.between(self.given, share.after, share.before) for held in self.held.values()]
+            missing = [number for number in numbers if (path, number) not in self.held]
+            for number, rows in zip(missing, read_groups(self.given, path, missing) if missing else [], strict=True):
+                self.held[path, number] = Held.of(rows, self.given)
+        tables = [self.held[at].between(self.given, share.after, share.before) for at in wanted]
         times = self.given.events.times
         whole = pa.concat_tables(tables) if tables else self.given.schema.empty_table()
         return in_order(whole, times if isinstance(times, str) else times[1])
@@ -279,10 +277,8 @@ class Direct:
         return numbers.mapInArrow(shipped(task, self.bound.functions()), spark_schema(self.bound.schema))
 
     def _tasks(self, slices: Slices) -> int:
-        most = min(self.slices or len(slices), len(slices))
-        if self.tasks:
-            return min(self.tasks, most)
-        return min(tasks_for(len(slices), next(iter(self.bound.inputs.values())).session), most)
+        session = next(iter(self.bound.inputs.values())).session
+        return min(tasks_for(len(slices), session, self.tasks), self.slices or len(slices))
 
     def _reads(self, name: str, slices: Slices, tasks: int) -> int:
         """Give how many row groups are read: a task reads one that slices share once, if these follow each other."""
@@ -341,7 +337,7 @@ def read_groups(given: TaskInput, path: str, numbers: Sequence[int]) -> list[pa.
         for column in given.schema:
             if column.name not in schema.names or schema.field(column.name).type != column.type:
                 was = f"when the query was planned: {column.type}"
-                message = f"column `{column.name}` of {path} is not what it was {was}"
+                message = f"column `{column.name}` of {path} is not what it was {was}; scan the files again"
                 raise SchemaError(message, column=column.name)
         return [whole.read_row_group(number, names, use_threads=False).select(names) for number in numbers]
 

@@ -65,7 +65,7 @@ def run(query: object, data: object, **options: Any) -> DataFrame:  # noqa: ANN4
 
         ``slices``: how many slices the timeline is cut into; with a key, given this, it is cut by time and not by key;
         ``tasks``: how many tasks run slices, each some that follow each other, one at a time. By default there is one
-        for each slice, but no more than two for each core that the session has;
+        for each slice, but no more than two for each core that the session has, unless one had more than 32 slices;
         ``ordered``: whether partitions are ranges of time already, such as those of sorted files, so that rows can stay
         where they are and only those of halos are fetched, by two small jobs that run at once;
         ``partitions``: how many partitions keys are hashed to. By default both are ``spark.sql.shuffle.partitions``;
@@ -149,8 +149,7 @@ def _planned(query: object, data: object, options: Mapping[str, Any]) -> Planned
         usual = int(str(session.conf.get("spark.sql.shuffle.partitions")))
         if by_time or not whole.key:
             slices = asked_slices or usual
-            tasks = min(asked_tasks, slices) if asked_tasks else tasks_for(slices, session)
-            return Sliced(whole, slices, tasks, ticks, imports)
+            return Sliced(whole, slices, tasks_for(slices, session, asked_tasks), ticks, imports)
         partitions = asked_partitions or usual
         if is_direct:
             return Scanned(whole, partitions, imports)

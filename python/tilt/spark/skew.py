@@ -46,6 +46,7 @@ _SAMPLED = pa.schema(
         ("first", pa.int64()),
         ("last", pa.int64()),
         ("points", pa.list_(pa.int64())),
+        ("loads", pa.list_(pa.int64())),
     ]
 )
 
@@ -58,7 +59,7 @@ class SampleTask:
     places: int
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Give a row for each of these keys, and one without a key for all, whose points are the rows of places."""
+        """Give a row for each of these keys, and one without a key, which has the rows of places."""
         found = [batch for batch in batches if batch.num_rows]
         if not found:
             return
@@ -73,7 +74,7 @@ class SampleTask:
             told = {"hash": int(keys[key]), "input": self.input, "rows": len(mine), "points": points}
             yield row_of({**told, "first": mine[0], "last": mine[-1]}, _SAMPLED)
         loads = np.bincount(hashes % self.places, minlength=self.places)
-        yield row_of({"rows": len(rows), "points": loads}, _SAMPLED)
+        yield row_of({"loads": loads}, _SAMPLED)
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class SkewTask:
             for part in batch.to_pylist():
                 key, count = part["hash"], part["rows"]
                 if key is None:
-                    loads += part["points"]
+                    loads += part["loads"]
                     continue
                 rows[key] = rows.get(key, 0) + count
                 told.setdefault(key, []).append(part)

@@ -20,8 +20,10 @@ have something to do."""
 _SPLITS = re.compile(r"splits=(?:Some\()?(\d+)")
 
 
-def tasks_for(slices: int, session: SparkSession) -> int:
-    """Give how many tasks run slices: all of them if the session may get more cores than it has."""
+def tasks_for(slices: int, session: SparkSession, asked: int | None = None) -> int:
+    """Give how many tasks run slices: as many as asked for, or one for each if the session may get more cores."""
+    if asked:
+        return min(asked, slices)
     if str(session.conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
         return slices
     cores = max(_cores_now(session), _cores_promised(session))

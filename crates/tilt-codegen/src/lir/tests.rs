@@ -2,6 +2,9 @@
 
 use super::{Loop, parse};
 
+mod harness;
+mod reductions;
+mod refusals;
 mod rules;
 mod runs;
 mod text;

@@ -414,18 +414,14 @@ impl Arriving {
 
     /// Before this no event without an end is active together with another one that has begun: which of them comes first is known when it ends.
     fn order_known_until(&self) -> i64 {
-        let open = self.begun_events().filter(|event| event.end == OPEN);
-        let Some(first) = open.map(|event| event.start).min() else {
+        let begun = || self.begun_events().enumerate();
+        let open = begun().filter(|(_, event)| event.end == OPEN);
+        let Some((first, open)) = open.min_by_key(|(_, event)| event.start) else {
             return i64::MAX;
         };
-        let mut is_first = true;
-        let others = self.begun_events().filter(|event| {
-            // One of those that start first is the one that the others meet.
-            let is_it = is_first && event.end == OPEN && event.start == first;
-            is_first &= !is_it;
-            !is_it && event.end > first.max(event.start)
-        });
-        let meet = others.map(|event| first.max(event.start));
+        let others = begun().filter(|(at, _)| *at != first);
+        let meet = others.map(|(_, event)| (event.start.max(open.start), event.end));
+        let meet = meet.filter(|(at, end)| at < end).map(|(at, _)| at);
         meet.min().unwrap_or(i64::MAX)
     }
 
