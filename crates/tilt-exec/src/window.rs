@@ -13,181 +13,34 @@
 //!
 //! Sums of floats follow the order that `docs/ir.md` pins, whichever algorithm computes them.
 
+mod beside;
+mod contribution;
+mod custom;
+mod doubling;
+mod keys;
+mod moments;
+mod panes;
+mod plan;
+mod range;
+mod rows;
+
 use tilt_codegen::{
     lir::{Binary, By, Combine, Compare, Inst, Loop, Sink, Slot, Ty, Unary, ValueId},
     lower::{Body, Lowering, Result, Term, Unsupported, Valid},
 };
 use tilt_ir::{Agg, Bounds, DType, Expr, ExprId, StreamId, Timeline};
 
-use self::panes::over_panes;
+use self::{
+    keys::{key_of, magnitude, value_of},
+    panes::over_panes,
+    range::{Extent, extent, range},
+};
 use crate::{
     gaps,
-    plan::{Domain, GroupPlan, Locate, ParamSource, Source},
+    plan::{Domain, Locate, ParamSource, Source},
     reads::StageReads,
-    rows::RowsPlan,
 };
-
-/// The positions that the windows of a stage cover.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) struct RangePlan {
-    pub(crate) stream: StreamId,
-    pub(crate) bounds: Bounds,
-    /// The window of the next row is that of this row moved by so many positions.
-    pub(crate) every: Option<i64>,
-    /// By count: what is counted from.
-    pub(crate) current: Current,
-    /// Whether the source keeps gaps: positions are those of its events, packed together.
-    pub(crate) packed: bool,
-}
-
-/// The current event of a window by count.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Current {
-    /// The one at the row's own position, or the last before it.
-    Row,
-    /// The one that a group of the merge chose; where it chose none, the last one that has started.
-    Choice(usize),
-    /// The last one that has started.
-    Started,
-}
-
-impl RangePlan {
-    /// Whether windows move by one position from row to row.
-    pub(crate) fn is_steady(&self) -> bool {
-        self.every == Some(1)
-    }
-
-    /// Whether windows have no beginning, and no window ends before that of an earlier row.
-    pub(crate) fn is_running(&self) -> bool {
-        match self.bounds {
-            Bounds::Time { lo, .. } => lo.is_none(),
-            Bounds::Ordinal { lo, .. } => lo.is_none() && self.current == Current::Row,
-            Bounds::Event => false,
-        }
-    }
-
-    /// The length of a time window, if it has a beginning.
-    pub(crate) fn length(&self) -> Option<i64> {
-        match self.bounds {
-            Bounds::Time { lo: Some(lo), hi } => hi.checked_sub(lo),
-            _ => None,
-        }
-    }
-}
-
-/// A reduction over a range.
-#[derive(Debug)]
-pub(crate) struct WindowPlan {
-    pub(crate) range: usize,
-    pub(crate) algorithm: Algorithm,
-    /// What the accesses of the loops read, all at the source's own positions.
-    pub(crate) sources: Vec<Source>,
-    pub(crate) params: Vec<ParamSource>,
-    /// The column whose value next to the split is subtracted before anything is added.
-    pub(crate) anchor: Option<(StreamId, usize)>,
-    /// How an overflow is noticed.
-    pub(crate) guard: Guard,
-    /// What the algorithm works on, if not on positions.
-    pub(crate) panes: Option<PanePlan>,
-    pub(crate) slots: Vec<(Combine, Ty)>,
-    /// Whether the source must be φ at its beginning and end only, because contributions are counted.
-    pub(crate) gapless: bool,
-    /// Of running counts of events: how many a window has where every position has one.
-    pub(crate) count: Option<i64>,
-    /// What is computed row by row.
-    pub(crate) rows: Option<RowsPlan>,
-    /// For people.
-    pub(crate) what: String,
-}
-
-impl WindowPlan {
-    /// The loop over contributions that goes forward.
-    pub(crate) fn contributions(&self) -> usize {
-        let panes = self.panes.as_ref();
-        panes.map_or(self.algorithm.forward(), |panes| panes.fold)
-    }
-}
-
-/// Panes: loops by their numbers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PanePlan {
-    /// Positions of a pane.
-    pub(crate) every: i64,
-    /// Folds any number of positions.
-    pub(crate) fold: usize,
-    /// Folds whole panes, eight at a time.
-    pub(crate) short: Option<usize>,
-}
-
-/// Where the magnitudes of 64-bit integers are found, whose total may overflow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Guard {
-    /// Nowhere: nothing can overflow.
-    None,
-    /// In a column of the source, as it is.
-    Leaf(StreamId, usize),
-    /// Joined in the last slot.
-    Slot,
-}
-
-/// How a window is computed; loops by their numbers. Columns of slot `k` are `2k` and `2k + 1`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Algorithm {
-    /// Suffixes (early) and prefixes (late) of blocks.
-    Blocks { forward: usize, backward: usize },
-    /// Suffixes and prefixes of every eighth position, or the window, only in the late column.
-    Doubling(DoublingPlan),
-    /// The total of the window, only in the late column: `forward` adds what enters, `difference` also subtracts what leaves.
-    Totals { forward: usize, difference: usize },
-    /// Running totals before the first position and before the end.
-    Prefix { forward: usize },
-    /// Both parts of each window.
-    Fold { forward: usize, backward: usize },
-    /// Row by row, of what a loop stores.
-    Rows { store: usize },
-}
-
-/// Extremes of a few units, combined lane by lane; loops by their numbers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DoublingPlan {
-    /// The extremes of a few units up to each, and their prefixes in blocks.
-    pub(crate) forward: usize,
-    /// Their suffixes, unless the few are the window.
-    pub(crate) suffixes: Option<usize>,
-    /// Units of a block, a multiple of eight: the window less the few, and eight.
-    pub(crate) block: usize,
-    /// Vectors that the state of `forward` has for each slot.
-    pub(crate) vectors: usize,
-}
-
-impl Algorithm {
-    /// Whether rows read two parts of their windows, which loops take to be split at blocks.
-    pub(crate) fn has_parts(self) -> bool {
-        matches!(
-            self,
-            Self::Blocks { .. } | Self::Doubling(_) | Self::Fold { .. }
-        )
-    }
-
-    /// The loop that goes forward.
-    pub(crate) fn forward(self) -> usize {
-        match self {
-            Self::Blocks { forward, .. }
-            | Self::Totals { forward, .. }
-            | Self::Prefix { forward }
-            | Self::Fold { forward, .. } => forward,
-            Self::Doubling(doubling) => doubling.forward,
-            Self::Rows { store } => store,
-        }
-    }
-}
-
-/// The positions of a range for a row: before which they end, and how many there are.
-struct Extent {
-    end: ValueId,
-    count: ValueId,
-    nonempty: Valid,
-}
+pub(crate) use plan::{Algorithm, Current, DoublingPlan, Guard, PanePlan, RangePlan, WindowPlan};
 
 /// Lowers a reduction.
 pub(crate) fn reduce(reads: &mut StageReads, body: &mut Body, id: ExprId) -> Result<Term> {
@@ -259,124 +112,6 @@ fn reduce_events(reads: &mut StageReads, body: &mut Body, id: ExprId) -> Result<
         reduction.reads.note_window(inhabited);
     }
     reduction.lower(*agg)
-}
-
-/// Adds a range, once.
-fn range(reads: &mut StageReads, stream: StreamId, bounds: Bounds) -> Result<usize> {
-    let facts = &reads.planner.facts[&stream];
-    let current = current(reads, stream);
-    let bounds = match (bounds, reads.timeline()) {
-        // A grid's cells are windows in time like any other.
-        (Bounds::Event, Timeline::Grid { period, .. }) => Bounds::Time {
-            lo: Some(-period),
-            hi: 0,
-        },
-        (bounds, _) => bounds,
-    };
-    let every = match bounds {
-        Bounds::Event => None,
-        Bounds::Ordinal { lo, .. } => {
-            (current == Current::Row && lo.is_some() && !facts.nullable).then_some(1)
-        }
-        Bounds::Time { lo: None, .. } => None,
-        Bounds::Time { lo: Some(lo), hi } => {
-            let length = hi.checked_sub(lo);
-            let length = length.ok_or_else(|| Unsupported("a window longer than time".into()))?;
-            match (reads.axis.regular, facts.axis.regular) {
-                (Some(here), Some(there)) => {
-                    // The window begins at the end of an event, so that no event is split between two windows.
-                    let whole = here.period % there.period == 0
-                        && length > 0
-                        && length % there.period == 0
-                        && (i128::from(here.phase) + i128::from(hi) - i128::from(there.phase))
-                            % i128::from(there.period)
-                            == 0
-                        && facts.axis.disjoint;
-                    whole.then_some(here.period / there.period)
-                }
-                _ => None,
-            }
-        }
-    };
-    let plan = RangePlan {
-        stream,
-        bounds,
-        every,
-        current,
-        packed: reads.planner.packed == Some(stream),
-    };
-    let ranges = &mut reads.found().ranges;
-    let known = ranges.iter().position(|r| *r == plan);
-    Ok(known.unwrap_or_else(|| {
-        ranges.push(plan);
-        ranges.len() - 1
-    }))
-}
-
-/// What a window by count over a stream counts from.
-fn current(reads: &StageReads, stream: StreamId) -> Current {
-    let timelines = reads.planner.timelines;
-    let timeline = timelines.of(stream);
-    match reads.domain() {
-        Domain::On(here) if timelines.of(*here) == timeline => Current::Row,
-        Domain::Merge { groups, .. } => {
-            let bound = groups.iter().position(|group| {
-                matches!(group, GroupPlan::Value { streams, offset: 0 }
-                    if timelines.of(streams[0]) == timeline)
-            });
-            bound.map_or(Current::Started, Current::Choice)
-        }
-        Domain::On(_) | Domain::Grid { .. } | Domain::Calendar(_) | Domain::Sessions { .. } => {
-            Current::Started
-        }
-    }
-}
-
-/// How many positions the window of a row has.
-fn extent(reads: &mut StageReads, body: &mut Body, range: usize) -> Extent {
-    let (end, count) = if let Some(every) = reads.found().ranges[range].every {
-        let lo = reads.param(body, "window_first", Ty::I64, ParamSource::RangeLo(range));
-        let hi = reads.param(body, "window_end", Ty::I64, ParamSource::RangeHi(range));
-        let len = reads.param(body, "positions", Ty::I64, ParamSource::RangeLen(range));
-        let row = body.row();
-        let every = body.int(Ty::I64, every);
-        let moved = body.binary(Binary::Mul, row, every);
-        let zero = body.int(Ty::I64, 0);
-        let mut clamped = |offset| {
-            let position = body.binary(Binary::Add, moved, offset);
-            let position = body.binary(Binary::Max, position, zero);
-            body.binary(Binary::Min, position, len)
-        };
-        let (first, end) = (clamped(lo), clamped(hi));
-        (end, body.binary(Binary::Sub, end, first))
-    } else {
-        let first = reads.access(
-            body,
-            Source::RangeFirst(range),
-            "window_first",
-            Ty::U32,
-            By::Row,
-            false,
-        );
-        let end = reads.access(
-            body,
-            Source::RangeEnd(range),
-            "window_end",
-            Ty::U32,
-            By::Row,
-            false,
-        );
-        let (first, end) = (body.load(first), body.load(end));
-        let count = body.binary(Binary::Sub, end, first);
-        (end, body.convert(count, Ty::I64))
-    };
-    let zero = body.int(Ty::I64, 0);
-    let nonempty = body.compare(Compare::Gt, count, zero);
-    Extent {
-        end,
-        count,
-        nonempty: body.valid_if(nonempty),
-    }
 }
 
 /// A reduction being lowered.
@@ -837,53 +572,3 @@ fn identity(_: &mut Body, value: ValueId) -> ValueId {
 fn square(body: &mut Body, value: ValueId) -> ValueId {
     body.binary(Binary::Mul, value, value)
 }
-
-/// Bits that are zero above the magnitude of an integer.
-fn magnitude(body: &mut Body, value: ValueId) -> ValueId {
-    if body.ty(value) == Ty::U64 {
-        return value;
-    }
-    let sign = body.int(Ty::I64, 63);
-    let sign = body.binary(Binary::Shr, value, sign);
-    let magnitude = body.binary(Binary::Xor, value, sign);
-    body.bits(magnitude, Ty::U64)
-}
-
-/// A signed integer that orders like the float: -0 below +0, and NaN such that it loses.
-fn key_of(body: &mut Body, value: ValueId, op: Combine) -> ValueId {
-    let ty = body.ty(value);
-    let (int, top) = if ty == Ty::F32 {
-        (Ty::I32, 31)
-    } else {
-        (Ty::I64, 63)
-    };
-    let bits = body.bits(value, int);
-    let shift = body.int(int, top);
-    let sign = body.binary(Binary::Shr, bits, shift);
-    let low = body.int(int, (1i64 << top).wrapping_sub(1));
-    let flip = body.binary(Binary::And, sign, low);
-    let key = body.binary(Binary::Xor, bits, flip);
-    let neutral = body.constant(op.neutral(int));
-    let is_nan = body.compare(Compare::Ne, value, value);
-    body.select(is_nan, neutral, key)
-}
-
-/// The float of a key; the neutral key, which only NaN has, is NaN.
-fn value_of(body: &mut Body, key: ValueId, ty: Ty) -> ValueId {
-    let int = body.ty(key);
-    let top = i64::from(int.bits() - 1);
-    let shift = body.int(int, top);
-    let sign = body.binary(Binary::Shr, key, shift);
-    let low = body.int(int, (1i64 << top).wrapping_sub(1));
-    let flip = body.binary(Binary::And, sign, low);
-    let bits = body.binary(Binary::Xor, key, flip);
-    body.bits(bits, ty)
-}
-
-mod beside;
-mod contribution;
-mod custom;
-mod doubling;
-mod moments;
-mod panes;
-mod rows;

@@ -1,0 +1,138 @@
+//! Which positions the window of a row has.
+
+use tilt_codegen::{
+    lir::{Binary, By, Compare, Ty, ValueId},
+    lower::{Body, Result, Unsupported, Valid},
+};
+use tilt_ir::{Bounds, StreamId, Timeline};
+
+use super::{Current, RangePlan};
+use crate::{
+    plan::{Domain, GroupPlan, ParamSource, Source},
+    reads::StageReads,
+};
+
+/// The positions of a range for a row: before which they end, and how many there are.
+pub(super) struct Extent {
+    pub(super) end: ValueId,
+    pub(super) count: ValueId,
+    pub(super) nonempty: Valid,
+}
+
+/// Adds a range, once.
+pub(super) fn range(reads: &mut StageReads, stream: StreamId, bounds: Bounds) -> Result<usize> {
+    let facts = &reads.planner.facts[&stream];
+    let current = current(reads, stream);
+    let bounds = match (bounds, reads.timeline()) {
+        // A grid's cells are windows in time like any other.
+        (Bounds::Event, Timeline::Grid { period, .. }) => Bounds::Time {
+            lo: Some(-period),
+            hi: 0,
+        },
+        (bounds, _) => bounds,
+    };
+    let every = match bounds {
+        Bounds::Event => None,
+        Bounds::Ordinal { lo, .. } => {
+            (current == Current::Row && lo.is_some() && !facts.nullable).then_some(1)
+        }
+        Bounds::Time { lo: None, .. } => None,
+        Bounds::Time { lo: Some(lo), hi } => {
+            let length = hi.checked_sub(lo);
+            let length = length.ok_or_else(|| Unsupported("a window longer than time".into()))?;
+            match (reads.axis.regular, facts.axis.regular) {
+                (Some(here), Some(there)) => {
+                    // The window begins at the end of an event, so that no event is split between two windows.
+                    let whole = here.period % there.period == 0
+                        && length > 0
+                        && length % there.period == 0
+                        && (i128::from(here.phase) + i128::from(hi) - i128::from(there.phase))
+                            % i128::from(there.period)
+                            == 0
+                        && facts.axis.disjoint;
+                    whole.then_some(here.period / there.period)
+                }
+                _ => None,
+            }
+        }
+    };
+    let plan = RangePlan {
+        stream,
+        bounds,
+        every,
+        current,
+        packed: reads.planner.packed == Some(stream),
+    };
+    let ranges = &mut reads.found().ranges;
+    let known = ranges.iter().position(|r| *r == plan);
+    Ok(known.unwrap_or_else(|| {
+        ranges.push(plan);
+        ranges.len() - 1
+    }))
+}
+
+/// What a window by count over a stream counts from.
+fn current(reads: &StageReads, stream: StreamId) -> Current {
+    let timelines = reads.planner.timelines;
+    let timeline = timelines.of(stream);
+    match reads.domain() {
+        Domain::On(here) if timelines.of(*here) == timeline => Current::Row,
+        Domain::Merge { groups, .. } => {
+            let bound = groups.iter().position(|group| {
+                matches!(group, GroupPlan::Value { streams, offset: 0 }
+                    if timelines.of(streams[0]) == timeline)
+            });
+            bound.map_or(Current::Started, Current::Choice)
+        }
+        Domain::On(_) | Domain::Grid { .. } | Domain::Calendar(_) | Domain::Sessions { .. } => {
+            Current::Started
+        }
+    }
+}
+
+/// How many positions the window of a row has.
+pub(super) fn extent(reads: &mut StageReads, body: &mut Body, range: usize) -> Extent {
+    let (end, count) = if let Some(every) = reads.found().ranges[range].every {
+        let lo = reads.param(body, "window_first", Ty::I64, ParamSource::RangeLo(range));
+        let hi = reads.param(body, "window_end", Ty::I64, ParamSource::RangeHi(range));
+        let len = reads.param(body, "positions", Ty::I64, ParamSource::RangeLen(range));
+        let row = body.row();
+        let every = body.int(Ty::I64, every);
+        let moved = body.binary(Binary::Mul, row, every);
+        let zero = body.int(Ty::I64, 0);
+        let mut clamped = |offset| {
+            let position = body.binary(Binary::Add, moved, offset);
+            let position = body.binary(Binary::Max, position, zero);
+            body.binary(Binary::Min, position, len)
+        };
+        let (first, end) = (clamped(lo), clamped(hi));
+        (end, body.binary(Binary::Sub, end, first))
+    } else {
+        let first = reads.access(
+            body,
+            Source::RangeFirst(range),
+            "window_first",
+            Ty::U32,
+            By::Row,
+            false,
+        );
+        let end = reads.access(
+            body,
+            Source::RangeEnd(range),
+            "window_end",
+            Ty::U32,
+            By::Row,
+            false,
+        );
+        let (first, end) = (body.load(first), body.load(end));
+        let count = body.binary(Binary::Sub, end, first);
+        (end, body.convert(count, Ty::I64))
+    };
+    let zero = body.int(Ty::I64, 0);
+    let nonempty = body.compare(Compare::Gt, count, zero);
+    Extent {
+        end,
+        count,
+        nonempty: body.valid_if(nonempty),
+    }
+}
