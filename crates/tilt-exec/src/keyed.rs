@@ -7,7 +7,7 @@
 //! | all keys on one line of time, one unkeyed run | programs that read by time alone | [`line`] |
 //! | a run for each key, results merged by end, then key | everything else | `by_key`, `merge` |
 //!
-//! Rows of keyed inputs are grouped by one stable counting sort and one gather for each column that is read ([`grouped`], [`places`]); a key's
+//! Rows of keyed inputs are grouped by one stable counting sort and one pass for each column that is read ([`grouped`], [`places`]); a key's
 //! series is a slice of that. The plan is made once, for what holds for every key.
 
 use std::{collections::BTreeMap, sync::Arc};

@@ -39,22 +39,15 @@ impl Grouped {
         threads: usize,
     ) -> Self {
         let all = series.axis.ends();
-        let (places, bounds, ends) = Places::by_key(all, &ids, keys, moves, threads);
+        let (places, bounds) = Places::by_key(all.len(), &ids, keys, threads);
+        let ends = places.spread_times(all, &ids, moves);
         let timeline = buffer.timeline();
         let length = match timeline.spans() {
             Spans::Fixed(length) => Some(*length),
             _ => None,
         };
-        let starts: Option<ScalarBuffer<i64>> = length.is_none().then(|| {
-            let mut starts = timeline.starts().to_vec();
-            if let Some(moves) = moves {
-                let moved = |row: usize, id: u32| {
-                    starts[row] = starts[row].wrapping_add(moves[id as usize]);
-                };
-                ids.each(0..all.len(), moved);
-            }
-            ScalarBuffer::new(places.spread(&starts), 0, all.len())
-        });
+        let starts =
+            (length.is_none()).then(|| places.spread_times(&timeline.starts(), &ids, moves));
         let mut this = Self {
             axis: AxisFacts {
                 regular: None,

@@ -17,17 +17,10 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// The places of rows with these ends by their keys, where each key begins, followed by the end, and the ends in their places: a counting
-    /// sort. The ends of each key are moved if `moves` says by how much.
-    pub(super) fn by_key(
-        ends: &[i64],
-        ids: &Ids,
-        keys: usize,
-        moves: Option<&[i64]>,
-        threads: usize,
-    ) -> (Self, Vec<u32>, ScalarBuffer<i64>) {
+    /// The places of so many rows by their keys, and where each key begins, followed by the end: a counting sort.
+    pub(super) fn by_key(rows: usize, ids: &Ids, keys: usize, threads: usize) -> (Self, Vec<u32>) {
         // Each part of the rows has counts of its own, from which follows where its rows of each key begin.
-        let mut begins: Vec<Vec<u32>> = in_parts(ends.len(), threads, |rows| {
+        let mut begins: Vec<Vec<u32>> = in_parts(rows, threads, |rows| {
             let mut counts = vec![0; keys];
             ids.each(rows, |_, id| counts[id as usize] += 1);
             counts
@@ -41,35 +34,26 @@ impl Places {
             }
         }
         bounds.push(next);
-        let (memory, bytes) = room::<i64>(ends.len());
-        let spread = Out::<i64>::of(&memory);
-        let of_rows = filled(ends.len(), |out: &mut [u32]| {
+        // Nothing is brought there yet: a pass that looks up places and writes to them takes longer than one for each (docs/benchmarks_python.md).
+        let of_rows = filled(rows, |out: &mut [u32]| {
             fill(out, threads, |part, rows, out| {
-                // Of each key the next place, and how far its ends are moved.
-                let begins = begins[part].iter().enumerate();
-                let moved = |key: usize| moves.map_or(0, |moves| moves[key]);
-                let mut next: Vec<(u32, i64)> =
-                    begins.map(|(key, begin)| (*begin, moved(key))).collect();
-                let mut out = out;
+                let mut next = begins[part].clone();
+                let first = rows.start;
                 ids.blocks(rows, |rows, ids| {
-                    let (these, others) = std::mem::take(&mut out).split_at_mut(rows.len());
-                    for ((id, end), out) in ids.iter().zip(&ends[rows]).zip(these) {
-                        let (next, moved) = &mut next[*id as usize];
+                    let out = &mut out[rows.start - first..rows.end - first];
+                    for (id, out) in ids.iter().zip(out) {
+                        let next = &mut next[*id as usize];
                         *out = *next;
-                        // SAFETY: counted above, so that there is such a place, and no other row has it.
-                        unsafe { spread.write(*next as usize, end.wrapping_add(*moved)) }
                         *next += 1;
                     }
-                    out = others;
                 });
             });
         });
         let places = Self {
-            of_rows: ScalarBuffer::new(of_rows, 0, ends.len()),
+            of_rows: ScalarBuffer::new(of_rows, 0, rows),
             threads,
         };
-        let spread = ScalarBuffer::new(memory.into_buffer(bytes), 0, ends.len());
-        (places, bounds, spread)
+        (places, bounds)
     }
 
     /// Where each row goes.
@@ -93,7 +77,7 @@ impl Places {
     }
 
     /// Values, each in the place of its row, padded to whole groups.
-    pub(super) fn spread<T: Copy + Send + Sync>(&self, values: &[T]) -> Buffer {
+    fn spread<T: Copy + Send + Sync>(&self, values: &[T]) -> Buffer {
         assert_eq!(self.of_rows.len(), values.len(), "a place for each value");
         let (memory, bytes) = room::<T>(values.len());
         let out = Out::of(&memory);
@@ -103,6 +87,37 @@ impl Places {
                 // SAFETY: every row has a place of its own, and there are as many as rows, for which there is room.
                 unsafe { out.write(*place as usize, *value) }
             }
+        });
+        memory.into_buffer(bytes)
+    }
+
+    /// Times, each in the place of its row, those of each key moved if `moves` says by how much.
+    pub(super) fn spread_times(
+        &self,
+        times: &[i64],
+        ids: &Ids,
+        moves: Option<&[i64]>,
+    ) -> ScalarBuffer<i64> {
+        let spread = match moves {
+            None => self.spread(times),
+            Some(moves) => self.spread_moved(times, ids, moves),
+        };
+        ScalarBuffer::new(spread, 0, times.len())
+    }
+
+    fn spread_moved(&self, times: &[i64], ids: &Ids, moves: &[i64]) -> Buffer {
+        assert_eq!(self.of_rows.len(), times.len(), "a place for each time");
+        let (memory, bytes) = room::<i64>(times.len());
+        let out = Out::of(&memory);
+        in_parts(times.len(), self.threads, |rows| {
+            ids.blocks(rows, |rows, ids| {
+                let places = self.of_rows[rows.clone()].iter().zip(ids);
+                for ((place, id), time) in places.zip(&times[rows]) {
+                    let moved = time.wrapping_add(moves[*id as usize]);
+                    // SAFETY: every row has a place of its own, and there are as many as rows, for which there is room.
+                    unsafe { out.write(*place as usize, moved) }
+                }
+            });
         });
         memory.into_buffer(bytes)
     }
@@ -176,4 +191,37 @@ pub(super) fn filled<T: Copy>(len: usize, fill: impl FnOnce(&mut [T])) -> Buffer
     // SAFETY: so much memory was asked for, it is initialised and aligned to a cache line, and nobody else knows it.
     fill(unsafe { std::slice::from_raw_parts_mut(memory.as_ptr().cast::<T>(), len) });
     memory.into_buffer(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEYS: usize = 7;
+
+    #[test]
+    fn times_are_grouped_and_moved_by_key() {
+        // A part of them for each thread; three keys have none.
+        let ids: Vec<u32> = (0..50_000_u64).map(|row| (row * row % 7) as u32).collect();
+        let times: Vec<i64> = (0..ids.len() as i64).collect();
+        let moves: Vec<i64> = (0..KEYS as i64).map(|key| key * 1_000_000).collect();
+        let mut bounds = vec![0; KEYS + 1];
+        for id in &ids {
+            bounds[*id as usize + 1..].iter_mut().for_each(|b| *b += 1);
+        }
+        for moves in [None, Some(&moves[..])] {
+            let moved = |id: u32| moves.map_or(0, |moves| moves[id as usize]);
+            let mut expected: Vec<(u32, i64)> = (ids.iter().zip(&times))
+                .map(|(id, time)| (*id, time + moved(*id)))
+                .collect();
+            expected.sort_by_key(|(id, _)| *id);
+            let expected: Vec<i64> = expected.into_iter().map(|(_, time)| time).collect();
+            for threads in [1, 3] {
+                let ids = Ids::Listed(ids.clone());
+                let (places, found) = Places::by_key(times.len(), &ids, KEYS, threads);
+                assert_eq!(found, bounds);
+                assert_eq!(&places.spread_times(&times, &ids, moves)[..], expected);
+            }
+        }
+    }
 }
