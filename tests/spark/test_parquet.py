@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,9 @@ from queries import KEYED, ONE, TWO, Query, quotes, ticks
 from test_run import by_time_and_key, local, same
 from tilt import spark as ts
 from tilt.spark import parquet
+from tilt.spark.boot import shipped
 from tilt.spark.inputs import bound
-from tilt.spark.parquet import Direct
+from tilt.spark.parquet import Direct, DirectTask
 from tilt.spark.plan import Bound
 from tilt.spark.task import TaskInput
 
@@ -101,6 +103,43 @@ def test_slices_of_a_task_share_row_groups(
     for number in range(4):
         list(task.run(iter([pa.record_batch({"id": range(25 * number, 25 * number + 25)})])))
     assert len(read) == told[4]
+
+
+@pytest.mark.parametrize("name", ["zscore", "ahead", "filled"])
+def test_slices_within_row_groups_are_run_as_one(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    table = ticks(np.random.default_rng(3), 1000, span=2000)
+    scan = ts.scan_parquet(spark, written(tmp_path / "ticks", table, files=2, group=50), time="ts")
+    task = _direct(ONE[name], scan, 100)
+    numbers = pa.record_batch({"id": range(100)})
+    assert [*task.runs(range(100))] == [(at, at) for at in range(100)]
+    expected = local(ONE[name], {"stream": table})
+    for together, least, most in ((3, 34, 60), (100, 20, 45)):
+        joined = replace(task, together=together)
+        runs = [*joined.runs(range(100))]
+        assert [at for first, last in runs for at in range(first, last + 1)] == [*range(100)]
+        assert max(last - first + 1 for first, last in runs) <= together
+        assert least <= len(runs) <= most
+        same(pa.Table.from_batches(joined.run(iter([numbers]))), expected)
+    # Those of different tasks need not follow each other.
+    assert [*replace(task, together=100).runs([7, 9])] == [(7, 7), (9, 9)]
+
+
+def test_row_groups_that_one_run_could_not_hold_are_still_cut(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "AT_ONCE", 100)
+    table = ticks(np.random.default_rng(4), 800)
+    scan = ts.scan_parquet(spark, written(tmp_path / "ticks", table, files=1, group=800), time="ts")
+    counts: list[int] = []
+
+    def counted(task: DirectTask) -> DirectTask:
+        counts.append(task.together)
+        return task
+
+    monkeypatch.setattr(parquet, "shipped", lambda task, functions: shipped(counted(task), functions))
+    for slices in (8, 40):
+        same(ts.run(ONE["zscore"], scan, slices=slices).toArrow(), local(ONE["zscore"], {"stream": table}))
+    assert counts == [1, 5]
 
 
 def _direct(query: Query, scan: ts.ParquetSource, slices: int) -> parquet.DirectTask:

@@ -100,6 +100,21 @@ def test_samples_tell_frequent_keys() -> None:
     assert loads.max() < 1.15 * loads.mean()
 
 
+def test_only_keys_that_are_worth_it_are_told() -> None:
+    rng = np.random.default_rng(2)
+    hashes = np.concatenate([np.full(200, 7), np.full(40, 9), np.arange(100, 10_000)])
+    times = rng.permutation(len(hashes))
+    (told,) = SampleTask(1, 5).run(iter([pa.record_batch({HASH: hashes, TIME: times})]))
+    # A place has about 2028 rows, of which a 64th are 32.
+    *keys, loads = told.to_pylist()
+    assert [(row["hash"], row["rows"], row["input"]) for row in keys] == [(7, 200, 1), (9, 40, 1)]
+    assert [row["first"] for row in keys] == [times[:200].min(), times[200:240].min()]
+    assert [row["last"] for row in keys] == [times[:200].max(), times[200:240].max()]
+    assert keys[1]["points"] == sorted(times[200:240])
+    assert loads["hash"] is None
+    assert loads["loads"] == np.bincount(hashes % 5).tolist()
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.integers(0, 1000), min_size=2, max_size=30), st.integers(1, 5000))
 def test_slices_fill_places_that_have_few_rows(loads: list[int], more: int) -> None:

@@ -7,7 +7,7 @@ its slice and halo. No row goes through the JVM before the query has run on it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,27 +132,58 @@ class Share:
     before: int
     """Nor do those that start here or later."""
 
+    def within(self, other: Share) -> bool:
+        """Whether another share has all row groups of this one."""
+        return self._numbers() <= other._numbers()
+
+    def until(self, last: Share) -> Share:
+        """Give what this slice and those after it read up to one that has no row groups but those of this one."""
+        return replace(self, before=last.before)
+
+    def _numbers(self) -> set[tuple[str, int]]:
+        return {(path, number) for path, numbers in self.groups for number in numbers}
+
 
 @dataclass(frozen=True)
 class DirectTask:
-    """Runs a query on a slice whose number it is given."""
+    """Runs a query on slices whose numbers it is given."""
 
     query: QueryTask
     slices: Slices
     span: tuple[int, int]
     shares: tuple[tuple[Share, ...], ...]
     """Of each slice, what it reads of each input."""
+    together: int = 1
+    """How many slices are run as one, at most."""
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give the result of slices."""
         readers = [Reader(given) for given in self.query.inputs]
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                shares = zip(readers, self.shares[number], strict=True)
-                # Of the slice before only the row groups are held that this one reads, too.
-                rows = {}
-                rows = {reader.given.name: reader.read(share) for reader, share in shares}
-                yield from self.query.compute(rows, span=self.span, part=self.slices.part(number))
+        for first, last in self.runs([number for batch in batches for number in batch.column(0).to_pylist()]):
+            shares = [one.until(other) for one, other in zip(self.shares[first], self.shares[last], strict=True)]
+            # Of what was run before only the row groups are held that this reads, too.
+            rows = {}
+            rows = {reader.given.name: reader.read(share) for reader, share in zip(readers, shares, strict=True)}
+            part = (self.slices.part(first)[0], self.slices.part(last)[1])
+            yield from self.query.compute(rows, span=self.span, part=part)
+
+    def runs(self, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Give the first and the last of slices that are run as one.
+
+        These follow each other and read no row group that the first does not, which is held anyway. Where slices are
+        shorter than row groups, they are then run once for each of these, and most have no halo of their own.
+        """
+        at = 0
+        while at < len(numbers):
+            first, count = numbers[at], 1
+            while count < min(self.together, len(numbers) - at):
+                after = numbers[at + count]
+                pairs = zip(self.shares[after], self.shares[first], strict=True)
+                if after != first + count or not all(share.within(held) for share, held in pairs):
+                    break
+                count += 1
+            yield first, first + count - 1
+            at += count
 
 
 @dataclass
@@ -271,7 +302,9 @@ class Direct:
         slices = self.cut()
         query = self.bound.task(self.imports)
         shares = zip(*(self._shares(name, slices) for name in self.bound.inputs), strict=True)
-        task = DirectTask(query, slices, span_of(self.bound), tuple(shares))
+        rows = sum(group.rows for _, _, source in self._sources() for group in source.groups)
+        together = max(AT_ONCE * len(slices) // max(rows, 1), 1)
+        task = DirectTask(query, slices, span_of(self.bound), tuple(shares), together)
         session = next(iter(self.bound.inputs.values())).session
         numbers = session.range(0, len(slices), 1, self._tasks(slices))
         return numbers.mapInArrow(shipped(task, self.bound.functions()), spark_schema(self.bound.schema))

@@ -37,6 +37,8 @@ ENOUGH = 256
 """How many rows of a sample a key must have to be split: with fewer it is small, or the sample says too little."""
 _KEYS, _POINTS = 64, 256
 """Of how many keys a partition tells times, and how many of them."""
+_LEAST = 1 / 64
+"""Which share of the rows that a place has on average a key must have to be worth telling."""
 TIME = "tilt time"
 _SAMPLED = pa.schema(
     [
@@ -68,13 +70,18 @@ class SampleTask:
         hashes = rows.column(HASH).to_numpy()
         times = as_integers(rows.column(TIME))
         keys, inverse, counts = np.unique(hashes, return_inverse=True, return_counts=True)
-        for key in np.argsort(-counts, kind="stable")[:_KEYS]:
+        frequent = np.argsort(-counts, kind="stable")[:_KEYS]
+        told = []
+        # Most often there is none.
+        for key in frequent[counts[frequent] >= _LEAST * len(hashes) / self.places].tolist():
             mine = np.sort(times[inverse == key])
             points = mine[np.linspace(0, len(mine) - 1, min(len(mine), _POINTS)).astype(np.int64)]
-            told = {"hash": int(keys[key]), "input": self.input, "rows": len(mine), "points": points}
-            yield row_of({**told, "first": mine[0], "last": mine[-1]}, _SAMPLED)
-        loads = np.bincount(hashes % self.places, minlength=self.places)
-        yield row_of({"loads": loads}, _SAMPLED)
+            edges = {"first": mine[0], "last": mine[-1], "points": points}
+            told.append({"hash": keys[key], "input": self.input, "rows": len(mine), **edges})
+        told.append({"loads": np.bincount(hashes % self.places, minlength=self.places)})
+        # One batch: each costs Spark as much as some thousand rows.
+        columns = [pa.array([row.get(field.name) for row in told], field.type) for field in _SAMPLED]
+        yield pa.record_batch(columns, _SAMPLED)
 
 
 @dataclass(frozen=True)
