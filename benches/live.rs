@@ -35,6 +35,8 @@ const LATENESS: i64 = 10_000;
 const PUSHES: [usize; 7] = [1, 10, 100, 1_000, 10_000, 100_000, 1 << 20];
 /// How long one figure is measured, by the processor's time, of which the system counts hundredths of a second.
 const LIMIT: Duration = Duration::from_millis(400);
+/// How long rows are pushed, by the clock, where all of them count.
+const PATIENCE: Duration = Duration::from_secs(8);
 
 /// How long the processor has worked for this process since `begun`.
 fn worked_since(begun: Duration) -> Duration {
@@ -154,7 +156,6 @@ enum Fed<'w> {
     Session {
         session: Box<Session>,
         work: &'w Work,
-        collected: usize,
     },
 }
 
@@ -165,13 +166,6 @@ enum Cut {
 }
 
 impl Fed<'_> {
-    fn collects(&self) -> bool {
-        match self {
-            Self::Live { collected, .. } => *collected > 0,
-            Self::Session { collected, .. } => *collected > 0,
-        }
-    }
-
     /// Computes rows that wait to be computed with others.
     fn compute(&mut self) {
         match self {
@@ -205,7 +199,7 @@ impl Fed<'_> {
                     black_box(live.take().expect("runs"));
                 }
             }
-            (Self::Session { session, work, .. }, Cut::Batch(batch)) => {
+            (Self::Session { session, work }, Cut::Batch(batch)) => {
                 session.push(&work.input, batch).expect("in order");
                 black_box(session.take().expect("runs"));
             }
@@ -260,7 +254,6 @@ impl Work {
                 Fed::Session {
                     session: Box::new(session.expect("a session")),
                     work: self,
-                    collected,
                 }
             }
         }
@@ -297,14 +290,33 @@ impl Work {
     /// Nanoseconds a row, in pushes of so many after the first `warm` rows, and what it takes to cut them left out.
     fn pushed(&self, layer: Layer, size: usize, warm: usize, collected: usize) -> f64 {
         let fed = || self.feed(layer, collected);
-        let with = self.nanos(LIMIT, size, warm, fed, |fed, cut| fed.push(&cut));
-        let without = self.nanos(LIMIT / 4, size, warm, fed, |_, cut| drop(black_box(cut)));
+        let counted = if collected > 0 { PATIENCE } else { LIMIT };
+        self.measured(size, warm, counted, fed)
+    }
+
+    /// The same of a live run, all rows after the first: what is done once for many of them counts as often as it is done.
+    fn pushed_on(&self, size: usize, warm: usize) -> f64 {
+        self.measured(size, warm, PATIENCE, || self.feed(Layer::Live, 0))
+    }
+
+    fn measured<'w>(
+        &'w self,
+        size: usize,
+        warm: usize,
+        counted: Duration,
+        fed: impl Fn() -> Fed<'w> + Copy,
+    ) -> f64 {
+        let limits = (LIMIT, counted);
+        let with = self.nanos(limits, size, warm, fed, |fed, cut| fed.push(&cut));
+        let limits = (LIMIT / 4, counted);
+        let without = self.nanos(limits, size, warm, fed, |_, cut| drop(black_box(cut)));
         (with - without).max(0.0)
     }
 
+    /// For as long as the first limit by the processor's time, and at most as long as the second by the clock with one run.
     fn nanos<'w>(
         &'w self,
-        limit: Duration,
+        (limit, counted): (Duration, Duration),
         size: usize,
         warm: usize,
         feed: impl Fn() -> Fed<'w>,
@@ -322,8 +334,7 @@ impl Work {
             }
             // Asking how long the processor worked costs as much as many pushes. Rows that are collected are computed before the clock stops.
             let (begun, clock) = (worked(), Instant::now());
-            let is_whole = fed.collects();
-            while at < self.rows.len() && (is_whole || took + clock.elapsed() < limit) {
+            while at < self.rows.len() && took + clock.elapsed() < counted {
                 for _ in 0..16 {
                     let len = size.min(self.rows.len() - at);
                     if len == 0 {
@@ -462,7 +473,7 @@ fn window(name: &str, body: &str) {
         let text = format!("query q unit tick {{ {text} output ~y }}");
         // Memory has its final size after two windows, and what is done once a window is done once in what is measured.
         let work = Work::new(&text, 3 * length + ROWS / 16);
-        let nanos = work.pushed(Layer::Live, 100, 2 * length, 0);
+        let nanos = work.pushed_on(100, 2 * length);
         print!("{:>10.1}", nanos * 100.0 / 1000.0);
     }
     println!();

@@ -69,7 +69,7 @@ impl Arriving {
             name: input.name.clone(),
             halo,
             is_exhausted: false,
-            held: Held::new(none.clone()).with_coded(coded_key(input)),
+            held: Held::new(none.clone()).with_key(text_key(input)),
             by_key: None,
             begun: none,
             fresh_rows: 0,
@@ -558,7 +558,7 @@ impl Arriving {
             self.row_bytes = bytes(&state.rows).div_ceil(state.rows.len()).max(1);
         }
         self.fresh_rows = state.rows.len();
-        self.held = Held::new(state.rows.slice(0, 0)).with_coded(coded_key(input));
+        self.held = Held::new(state.rows.slice(0, 0)).with_key(text_key(input));
         self.hold(&state.rows)?;
         self.begun = state.begun;
         self.rows = state.count;
@@ -572,7 +572,7 @@ impl Arriving {
 }
 
 /// The column of keys, if they are strings.
-fn coded_key(input: &Input) -> Option<&str> {
+fn text_key(input: &Input) -> Option<&str> {
     let key = input.key.as_deref()?;
     (input.dtype.field(key)? == &DType::Utf8).then_some(key)
 }

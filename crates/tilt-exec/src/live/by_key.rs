@@ -164,9 +164,11 @@ impl Arriving {
     fn index(&mut self, key: &str) -> Option<()> {
         let first = self.first_held();
         self.held.settle().ok()?;
-        if self.by_key.is_none() {
-            let rows = self.held.chunks_from(0).next()?.ok()?;
-            self.by_key = ByKey::new(rows.column(key)?.array().data_type(), first);
+        let rows = self.held.chunks_from(0).next()?.ok()?;
+        let dtype = rows.column(key)?.array().data_type();
+        // Rows may be held in another form from now on.
+        if self.by_key.as_ref().is_none_or(|by| by.dtype != *dtype) {
+            self.by_key = ByKey::new(dtype, first);
         }
         let by_key = self.by_key.as_mut()?;
         by_key.next = by_key.next.max(first);

@@ -23,7 +23,8 @@ pub(crate) struct Held {
     counted: usize,
     /// No rows, of the columns that rows have.
     none: SnapshotBuffer,
-    /// What keys of chunks stand for, if they are codes.
+    /// The column of keys, if they are strings, and what those of all chunks stand for, if they are codes.
+    key: Option<String>,
     coded: Option<Coded>,
     /// The rows that were shown last, if keys are codes.
     shown: Option<SnapshotBuffer>,
@@ -38,15 +39,16 @@ impl Held {
             rows: 0,
             counted: 0,
             none,
+            key: None,
             coded: None,
             shown: None,
         }
     }
 
-    /// The same, if keys that are strings are to be held as codes: rows that are put together have none.
-    pub(crate) fn with_coded(self, key: Option<&str>) -> Self {
+    /// The same, of rows that have strings as keys in a column: rows that are put together have none.
+    pub(crate) fn with_key(self, key: Option<&str>) -> Self {
         Self {
-            coded: key.map(Coded::new),
+            key: key.map(str::to_owned),
             ..self
         }
     }
@@ -329,6 +331,22 @@ impl Held {
     /// Drops rows that nothing after `from` depends on, with a lookback of `reach`.
     pub(crate) fn forget(&mut self, from: i64, reach: Reach) -> Result<(), DataError> {
         self.shown = None;
+        let rows = self.rows;
+        self.drop_rows(from, reach)?;
+        // Rows that are looked back to more than once are worth codes.
+        if let Some(key) = self.key.as_ref().filter(|_| self.coded.is_none())
+            && 3 * self.rows > rows
+        {
+            let mut coded = Coded::new(key);
+            for chunk in &mut self.chunks {
+                *chunk = coded.encode(chunk)?;
+            }
+            self.coded = Some(coded);
+        }
+        Ok(())
+    }
+
+    fn drop_rows(&mut self, from: i64, reach: Reach) -> Result<(), DataError> {
         let Reach::Bounded { ticks, events } = reach else {
             return Ok(());
         };
