@@ -26,9 +26,6 @@ pub(crate) struct Held {
     /// The column of keys, if they are strings, and what those of all chunks stand for, if they are codes.
     key: Option<String>,
     coded: Option<Coded>,
-    /// Rows that came, and rows that parts were computed from, each as often as it was one of them.
-    came: usize,
-    used: usize,
     /// The rows that were shown last, if keys are codes.
     shown: Option<SnapshotBuffer>,
 }
@@ -44,8 +41,6 @@ impl Held {
             none,
             key: None,
             coded: None,
-            came: 0,
-            used: 0,
             shown: None,
         }
     }
@@ -96,7 +91,6 @@ impl Held {
         {
             *last = last.close(chunk.timeline().start(0));
         }
-        self.came += chunk.len();
         let chunk = if let Some(coded) = &mut self.coded {
             coded.forget(&mut self.chunks, self.rows)?;
             coded.encode(chunk)?
@@ -158,7 +152,6 @@ impl Held {
     /// All rows in one buffer, which they are copied to unless they are in one.
     pub(crate) fn join(&mut self) -> Result<&SnapshotBuffer, DataError> {
         self.put_together()?;
-        self.used += self.rows;
         let Some(whole) = self.chunks.front() else {
             return Ok(&self.none);
         };
@@ -227,7 +220,6 @@ impl Held {
     pub(crate) fn gather(&mut self, rows: &[usize]) -> Result<SnapshotBuffer, DataError> {
         self.settle()?;
         self.compact()?;
-        self.used += rows.len();
         let (mut parts, mut first, mut rest) = (Vec::new(), 0, rows);
         for chunk in &self.chunks {
             let (of_chunk, others) =
@@ -339,10 +331,11 @@ impl Held {
     /// Drops rows that nothing after `from` depends on, with a lookback of `reach`.
     pub(crate) fn forget(&mut self, from: i64, reach: Reach) -> Result<(), DataError> {
         self.shown = None;
+        let rows = self.rows;
         self.drop_rows(from, reach)?;
-        // Rows that are used more than twice are worth codes.
+        // Rows that are looked back to more than once are worth codes.
         if let Some(key) = self.key.as_ref().filter(|_| self.coded.is_none())
-            && self.used > 2 * self.came
+            && 3 * self.rows > rows
         {
             let mut coded = Coded::new(key);
             for chunk in &mut self.chunks {
