@@ -1,14 +1,15 @@
 //! What sessions do about disorder and bad input: every outcome is a result, a typed error or a counted row.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use tilt::{
-    Compiled, Query,
+    Compiled, Query, RunOptions,
     arrow::array::{
         Array, ArrayRef, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
         StringViewArray,
     },
-    data::{DataError, IngressOptions, Layout},
+    data::{DataError, IngressOptions, Layout, ingest},
+    ir::Unit,
     live::{Completion, Counts, InputOptions, Mode, Policy, Session, SessionError, SessionOptions},
 };
 
@@ -323,6 +324,113 @@ fn samples_that_go_on_off_their_grid_are_an_error() {
     );
     let rest = closed(&mut restored);
     assert_eq!(rest, "45 50 50");
+}
+
+/// Rows that come in order wait as they were read, among others that do not.
+#[test]
+fn rows_in_order_wait_for_the_watermark() {
+    let queries = [
+        "input ~x: f64 point overlap bag ~s[t] = reduce sum ~x[t-70:t] output ~s",
+        "input ~x: f64 point ~s[t] = reduce mean ~x[t-70:t] output ~s",
+        "input ~x: f64 fixed 2 period 2 ~s[t] = ~x[t] - ~x[t-6] output ~s",
+        "input ~x: {k: utf8, v: f64} point key k ~v[t] = ~x[t].v ~s[t] = reduce sum ~v[t-70:t] output ~s",
+    ];
+    let all: Vec<i64> = (0..6000).map(|row| 2 * row).collect();
+    let keys = ["a", "b", "c"];
+    let rows = |times: &[i64]| {
+        let rows: Vec<(i64, &str)> = times.iter().map(|t| (*t, keys[*t as usize % 3])).collect();
+        keyed(&rows)
+    };
+    for query in queries {
+        let compiled = compiled(query);
+        let (_, declared) = compiled.program().inputs().next().expect("an input");
+        let is_keyed = declared.key.is_some();
+        let batch = |times: &[i64]| {
+            if is_keyed { rows(times) } else { points(times) }
+        };
+        let given = IngressOptions::stamp("t");
+        let input = ingest(&batch(&all), declared, Unit::Tick, &given).expect("rows");
+        let inputs = BTreeMap::from([("x".to_owned(), input)]);
+        let expected = compiled.run(&inputs, &RunOptions::default()).expect("runs");
+        let expected = text(&expected.to_record_batch(Layout::Interval).expect("rows"));
+        for (size, every) in [(3, 10), (300, 2), (1024, 1), (2500, 1)] {
+            let of_input = || options().input("x", stamped().lateness(500));
+            let mut session = Session::new(&compiled, of_input()).expect("a session");
+            let mut found = Vec::new();
+            for (number, times) in all.chunks(size).enumerate() {
+                let mut times = times.to_vec();
+                if number % 7 == 3 {
+                    times.sort_by_key(|t| (t / 400, -t));
+                }
+                session.push("x", &batch(&times)).expect("in time");
+                if number % every == 0 {
+                    found.push(taken(&mut session));
+                }
+                if number % 50 == 17 {
+                    let bytes = session.checkpoint().expect("bytes");
+                    session = Session::restore(&compiled, &bytes, of_input()).expect("a session");
+                }
+            }
+            assert_eq!(counts(&session).accepted, all.len() as u64);
+            found.push(closed(&mut session));
+            found.retain(|rows| !rows.is_empty());
+            assert!(found.join(", ") == expected, "{query} {size}");
+        }
+    }
+}
+
+/// A period is that of the rows of a key, in a session as in a run in one go.
+#[test]
+fn keys_have_grids_of_their_own() {
+    let input = "input ~x: {k: utf8, v: f64} fixed 5 period 5 key k ~v[t] = ~x[t].v";
+    let queries = [
+        "~s[t] = ~v[t] - ~v[t-5] output ~s",
+        "~s[t] = reduce sum ~v[t-20:t] output ~s",
+        "~s[t] = coalesce(~v[t-10], 0.0) + reduce max ~v[t-7:t] output ~s",
+        "~s[t every 10] = reduce mean ~v[t-20:t] output ~s",
+        "~s[t] = reduce sum ~v[#-3:#] output ~s",
+    ];
+    let key = |t: i64| ["a", "b", "c", "d", "a"][t.rem_euclid(5) as usize];
+    // Two keys have one grid, the others have their own; `d` has gaps.
+    let all: Vec<(i64, &str)> = (-20..60)
+        .filter(|t| t % 5 != 3 || t % 3 != 0)
+        .flat_map(|t| [(t, key(t)), (t, "e")])
+        .filter(|(t, key)| match *key {
+            "a" => t % 5 == 0,
+            "e" => t.rem_euclid(5) == 1,
+            _ => true,
+        })
+        .collect();
+    for query in queries {
+        let compiled = compiled(&format!("{input} {query}"));
+        let (_, declared) = compiled.program().inputs().next().expect("an input");
+        let given = IngressOptions::stamp("t");
+        let rows = ingest(&keyed(&all), declared, Unit::Tick, &given).expect("on their grids");
+        let inputs = BTreeMap::from([("x".to_owned(), rows)]);
+        let expected = compiled.run(&inputs, &RunOptions::default()).expect("runs");
+        let expected = text(&expected.to_record_batch(Layout::Interval).expect("rows"));
+        for (lateness, most) in [(0, 1), (0, 7), (3, 1), (3, 10), (40, 25)] {
+            let of_input = || options().input("x", stamped().lateness(lateness));
+            let mut coming = all.clone();
+            coming.sort_by_key(|(t, _)| (t + (t * 7).rem_euclid(lateness + 1), *t));
+            let mut session = Session::new(&compiled, of_input()).expect("a session");
+            let mut found = Vec::new();
+            for (number, batch) in coming.chunks(most).enumerate() {
+                session.push("x", &keyed(batch)).expect("on their grids");
+                found.push(taken(&mut session));
+                if number % 5 == 4 {
+                    let bytes = session.checkpoint().expect("bytes");
+                    session = Session::restore(&compiled, &bytes, of_input()).expect("a session");
+                }
+            }
+            let off = session.push("x", &keyed(&[(80, "new"), (81, "a")]));
+            let off = off.expect_err("off the grid of its key").to_string();
+            assert!(off.contains("row 1: 81 is not a whole number"), "{off}");
+            found.push(closed(&mut session));
+            found.retain(|rows| !rows.is_empty());
+            assert_eq!(found.join(", "), expected, "{query} {lateness} {most}");
+        }
+    }
 }
 
 fn two(x: InputOptions, y: InputOptions) -> Session {

@@ -6,7 +6,7 @@ use tilt::{
     Backend, Query, RunOptions,
     arrow::array::Float64Array,
     data::{Column, SnapshotBuffer, Spans, Timeline},
-    interp::{Options, events_of, run_buffers},
+    interp::{Event, Options, events_of, run_buffers},
     ir::Unit,
 };
 
@@ -49,7 +49,7 @@ fn stamps(n: usize, step: u64, start: i64) -> Vec<i64> {
     (0..n).map(|_| next()).collect()
 }
 
-/// Runs a query over points at these instants: the oracle, both kinds of loops, whole and in pieces.
+/// Runs a query over points at these instants: the oracle, both kinds of loops, whole and in pieces, and rows that are pushed.
 fn check(text: &str, stamps: &[i64], says: &str) {
     let text =
         format!("query q unit tick {{ {ORDERED} {EXACT} input ~x: f64 point {text} output ~y }}");
@@ -71,11 +71,25 @@ fn check(text: &str, stamps: &[i64], says: &str) {
     ] {
         let options = RunOptions::default().backend(backend).piece_rows(rows);
         let found = compiled.run(&inputs, &options).unwrap();
-        let found = events_of(&found).unwrap();
-        assert_eq!(found.len(), expected.len());
-        for (found, expected) in found.iter().zip(&expected) {
-            assert!(found.same(expected), "{found:?} {expected:?} {text}");
+        are_same(&events_of(&found).unwrap(), &expected, &text);
+    }
+    for size in [1, 13, 300] {
+        let mut live = compiled.live(&RunOptions::default().threads(1)).unwrap();
+        let mut found = Vec::new();
+        for at in (0..stamps.len()).step_by(size) {
+            let rows = inputs["x"].slice(at, size.min(stamps.len() - at));
+            live.push("x", &rows).unwrap();
+            found.extend(events_of(&live.take().unwrap()).unwrap());
         }
+        found.extend(events_of(&live.finish(None).unwrap()).unwrap());
+        are_same(&found, &expected, &format!("{size} at a time of {text}"));
+    }
+}
+
+fn are_same(found: &[Event], expected: &[Event], what: &str) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(found.same(expected), "{found:?} {expected:?} {what}");
     }
 }
 

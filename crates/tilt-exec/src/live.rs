@@ -33,6 +33,7 @@ use crate::{
 pub(crate) mod arriving;
 mod by_key;
 mod checks;
+mod coded;
 mod each_key;
 pub(crate) mod error;
 mod going;

@@ -239,6 +239,7 @@ pub(crate) struct RowsKept {
     columns: Vec<Stored>,
     /// `None` if it begins anew with the positions of the next window.
     engine: Option<Engine>,
+    custom: Option<Box<CustomRun>>,
     numbering: Numbering,
     held: Range<usize>,
     /// Positions whose contributions are stored.
@@ -252,7 +253,7 @@ impl RowsKept {
             column.forget(self.stored, positions);
         }
         self.stored = self.stored.saturating_sub(positions);
-        self.engine = None;
+        (self.engine, self.custom) = (None, None);
     }
 }
 
@@ -262,7 +263,7 @@ pub(crate) struct RowsRun<'a> {
     series: &'a Series,
     columns: Vec<Stored>,
     engine: Engine,
-    custom: Option<Box<CustomRun<'a>>>,
+    custom: Option<Box<CustomRun>>,
     numbering: Numbering,
     /// The positions that the engine has seen.
     held: Range<usize>,
@@ -288,10 +289,7 @@ impl<'a> RowsRun<'a> {
             series,
             columns: word.into_iter().chain(leaves).chain(contributes).collect(),
             engine: Engine::new(plan.agg, plan.word, numbering, grows),
-            custom: plan
-                .custom
-                .as_ref()
-                .map(|plan| Box::new(CustomRun::new(plan))),
+            custom: custom(plan, None),
             numbering,
             held: 0..0,
             words: &mut [],
@@ -312,14 +310,15 @@ impl<'a> RowsRun<'a> {
         for column in &mut columns {
             column.reserve(series.axis.len());
         }
-        let engine = kept.engine.filter(|_| kept.numbering == numbering);
+        let is_same = kept.numbering == numbering;
+        let engine = kept.engine.filter(|_| is_same);
         let run = Self {
             plan,
             series,
             columns,
             held: engine.as_ref().map_or(0..0, |_| kept.held),
             engine: engine.unwrap_or_else(|| Engine::new(plan.agg, plan.word, numbering, grows)),
-            custom: None,
+            custom: custom(plan, kept.custom.filter(|_| is_same)),
             numbering,
             words: &mut [],
             positions: &mut [],
@@ -329,15 +328,16 @@ impl<'a> RowsRun<'a> {
         (run, kept.stored / LANES * LANES)
     }
 
-    /// What the next run of the stage goes on from, when so many positions are stored; `None` if it begins anew.
-    pub(crate) fn keep(self, stored: usize) -> Option<RowsKept> {
-        self.custom.is_none().then_some(RowsKept {
+    /// What the next run of the stage goes on from, when so many positions are stored.
+    pub(crate) fn keep(self, stored: usize) -> RowsKept {
+        RowsKept {
             columns: self.columns,
             engine: Some(self.engine),
+            custom: self.custom,
             numbering: self.numbering,
             held: self.held,
             stored,
-        })
+        }
     }
 
     /// Where the loop stores the contributions of the positions from `position` on, a multiple of eight.
@@ -390,9 +390,10 @@ impl<'a> RowsRun<'a> {
             events: self.series.presence(),
             timeline: &self.series.axis.timeline,
         };
-        if let Some(custom) = &mut self.custom {
+        if let (Some(custom), Some(plan)) = (&mut self.custom, &self.plan.custom) {
             let calls = Calls {
                 piece,
+                plan,
                 all: &all,
                 leaves: &self.columns[..self.plan.leaves.len()],
             };
@@ -480,6 +481,12 @@ impl<'a> RowsRun<'a> {
         }
         view
     }
+}
+
+/// A custom reducer, if the plan has one, that goes on with what was kept.
+fn custom(plan: &RowsPlan, kept: Option<Box<CustomRun>>) -> Option<Box<CustomRun>> {
+    let plan = plan.custom.as_ref()?;
+    Some(kept.unwrap_or_else(|| Box::new(CustomRun::new(plan))))
 }
 
 fn numbering(plan: &RowsPlan, series: &Series) -> Numbering {

@@ -238,7 +238,7 @@ impl<'a> WindowRun<'a> {
         }
     }
 
-    /// What the next run of the stage goes on from, if positions stay what they are. Custom reducers begin anew.
+    /// What the next run of the stage goes on from, if positions stay what they are.
     pub(crate) fn keep(self, stay: bool) -> Kept {
         let scans = match self.state {
             _ if !stay => None,
@@ -246,7 +246,7 @@ impl<'a> WindowRun<'a> {
             State::Doubling(doubling) => doubling.has_begun().then_some(Scans::Doubling(doubling)),
             State::Totals(totals) => Some(Scans::Totals(totals)),
             State::Columns(columns) => Some(Scans::Columns(columns)),
-            State::Rows { run, stored } => run.keep(stored).map(|rows| Scans::Rows(Box::new(rows))),
+            State::Rows { run, stored } => Some(Scans::Rows(Box::new(run.keep(stored)))),
             State::Folded(_) => None,
         };
         Kept {

@@ -7,7 +7,7 @@
 //! The body has, in an order that the version fixes, a text of the options that matter, the instants and counts of the run and of each input, and tables as Arrow IPC streams:
 //! rows that are held, that wait, that were late, and results that may still be revised. All numbers are little-endian.
 
-use std::{cmp::Reverse, collections::HashMap, sync::Arc};
+use std::{cmp::Reverse, collections::HashMap, hash::Hash, sync::Arc};
 
 use arrow_array::{
     Array, ArrayRef, BinaryArray, Int64Array, RecordBatch, UInt64Array,
@@ -34,7 +34,7 @@ use crate::{
 };
 
 const MAGIC: &[u8; 8] = b"TILTLIVE";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 impl Session {
     /// The session as bytes, from which [`restore`](Self::restore) goes on with the same future: on another machine, with other threads, in a newer version.
@@ -199,13 +199,34 @@ fn buffer(fields: &[FieldRef], rows: &SnapshotBuffer) -> Result<RecordBatch, Arr
     with_events((0..rows.len()).map(|row| rows.event(row)), fields, &values)
 }
 
+/// An instant for each key.
+fn write_instants<K: AsRef<[u8]> + Ord>(body: &mut Writer, instants: &HashMap<K, i64>) {
+    let mut instants: Vec<_> = instants.iter().collect();
+    instants.sort();
+    body.count(instants.len() as u64);
+    for (key, instant) in instants {
+        body.section(key.as_ref());
+        body.number(*instant);
+    }
+}
+
+fn read_instants<K: for<'a> From<&'a [u8]> + Eq + Hash>(
+    body: &mut Reader,
+) -> Result<HashMap<K, i64>, SessionError> {
+    let keys = body.count()?;
+    (0..keys)
+        .map(|_| Ok((body.section()?.into(), body.number()?)))
+        .collect()
+}
+
 fn write_port(body: &mut Writer, port: &Port, state: &InputState) -> Result<(), SessionError> {
     body.number(port.high);
     body.number(port.promised);
     body.flag(port.is_idle);
     body.number(port.touched);
     body.count(port.seq);
-    body.maybe(port.grid);
+    body.maybe(port.grids.first);
+    write_instants(body, &port.grids.of_keys);
     let counts = port.counts;
     for count in [
         counts.accepted,
@@ -219,13 +240,7 @@ fn write_port(body: &mut Writer, port: &Port, state: &InputState) -> Result<(), 
         body.count(count);
     }
     body.number(port.queue.last_end);
-    let mut key_ends: Vec<_> = port.queue.key_ends.iter().collect();
-    key_ends.sort();
-    body.count(key_ends.len() as u64);
-    for (key, end) in key_ends {
-        body.section(key);
-        body.number(*end);
-    }
+    write_instants(body, &port.queue.key_ends);
     body.number(state.covered);
     body.number(state.promised);
     for span in [state.hull, state.last] {
@@ -346,7 +361,8 @@ fn read_port(
     port.is_idle = body.flag()?;
     port.touched = body.number()?;
     port.seq = body.count()?;
-    port.grid = body.maybe()?;
+    port.grids.first = body.maybe()?;
+    port.grids.of_keys = read_instants(body)?;
     port.counts = Counts {
         accepted: body.count()?,
         dropped: body.count()?,
@@ -357,10 +373,7 @@ fn read_port(
     port.row_bytes = usize::try_from(body.count()?).map_err(|e| unreadable(&e))?;
     state.count = body.count()?;
     port.queue.last_end = body.number()?;
-    for _ in 0..body.count()? {
-        let key = body.section()?.into();
-        port.queue.key_ends.insert(key, body.number()?);
-    }
+    port.queue.key_ends = read_instants(body)?;
     state.covered = body.number()?;
     state.promised = body.number()?;
     let mut span = || -> Result<Option<Span>, SessionError> {

@@ -49,6 +49,7 @@
 //! | `pace` | when rows that have come are computed |
 //! | `port`, `straight` | an input: what is late, what goes on to the run, and what does so at once |
 //! | `queue`, `row`, `runs`, `edges` | rows that wait, and go on together; events whose end comes later |
+//! | `grid` | which stamps rows of a period may have |
 //! | `late`, `status` | late rows as a batch; what a session can tell about itself |
 //! | `changes` | results that are revised |
 //! | `checkpoint`, `bytes` | sessions as bytes |
@@ -58,6 +59,7 @@ mod changes;
 mod checkpoint;
 mod edges;
 mod error;
+mod grid;
 mod late;
 mod options;
 mod pace;

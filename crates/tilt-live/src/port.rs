@@ -16,13 +16,17 @@ use tilt_ir::{DType, Input, OPEN, Span, SpanRule, Unit};
 use crate::{
     edges::{Begun, Edges, as_bytes},
     error::SessionError,
+    grid::{Grids, Off},
     late::{Fate, LateRow, LateRows},
     options::{InputOptions, Policy},
     queue::{Disjoint, Queue, end_open},
     row::{Row, gather},
-    runs::{Run, joined},
+    runs::{Events, Run, joined},
     status::Counts,
 };
+
+/// Rows of runs go on together up to about so many: making a buffer of a few costs more than the few, and a live run appends pushes to one of so many.
+const TOGETHER: usize = 1 << 10;
 
 /// The bytes of some rows' values.
 pub(crate) fn bytes<'a>(columns: impl Iterator<Item = &'a ArrayRef>) -> usize {
@@ -54,9 +58,9 @@ pub(crate) struct Port {
     pub(crate) touched: i64,
     /// How many rows have come.
     pub(crate) seq: u64,
-    /// The first stamp, where stamps are a whole number of periods from it.
-    pub(crate) grid: Option<i64>,
-    /// The last stamp that was found on it.
+    /// Where stamps may be, if they have a period.
+    pub(crate) grids: Grids,
+    /// The last stamp that was found on the grid of all rows.
     pub(crate) on_grid: Option<i64>,
     pub(crate) counts: Counts,
     pub(crate) late: LateRows,
@@ -104,7 +108,7 @@ impl Port {
             is_idle: false,
             touched: i64::MIN,
             seq: 0,
-            grid: None,
+            grids: Grids::default(),
             on_grid: None,
             counts: Counts::default(),
             late: LateRows::default(),
@@ -165,7 +169,7 @@ impl Port {
         let raw = raw.map_err(|source| self.data(source))?;
         self.check_schema(&raw)
             .inspect_err(|_| self.reader.forget())?;
-        let grid = self.check_grid(&raw)?;
+        let grids = self.check_grids(&raw)?;
         if self.fields.is_none() {
             let fields = raw.columns.iter().map(|c| Arc::clone(c.field()));
             self.know(fields.collect(), raw.time);
@@ -183,7 +187,7 @@ impl Port {
         } else {
             self.take_in_turn(&raw.events, columns)?;
         }
-        self.grid = grid;
+        self.grids.add(grids);
         self.is_idle = false;
         Ok(first)
     }
@@ -212,7 +216,7 @@ impl Port {
         self.high = events.last().map_or(self.high, |event| event.start);
         self.queue.runs.push_back(Run {
             seq,
-            events,
+            events: Events::Listed(events),
             chunk: Arc::new(columns),
             place: 0,
         });
@@ -311,15 +315,15 @@ impl Port {
             high = high.max(row.at);
             counts.accepted += 1;
             seq += 1;
-            match runs.last_mut() {
-                _ if !follows => pending.push(row),
-                Some(run) if run.is_followed_by(&row) => run.events.push(row.event),
-                _ => runs.push(Run {
+            if !follows {
+                pending.push(row);
+            } else if !runs.last_mut().is_some_and(|run| run.append(&row)) {
+                runs.push(Run {
                     seq: row.seq,
-                    events: vec![row.event],
+                    events: Events::Listed(vec![row.event]),
                     chunk: row.chunk,
                     place: row.place,
-                }),
+                });
             }
         }
         (self.high, self.seq, self.counts) = (high, seq, counts);
@@ -401,55 +405,39 @@ impl Port {
         Ok(())
     }
 
-    /// Fails if a stamp is off the declared grid. Where the grid begins.
-    fn check_grid(&self, raw: &RawRows) -> Result<Option<i64>, SessionError> {
+    /// Fails if a stamp is off its grid. The grids that begin with these rows.
+    fn check_grids(&self, raw: &RawRows) -> Result<Grids, SessionError> {
         let Some(period) = self.input.period else {
-            return Ok(None);
+            return Ok(Grids::default());
         };
-        let mut first = self.grid;
-        let mut next = None;
-        for (row, event) in raw.events.iter().enumerate() {
-            let value = self.time_of(event.start);
-            // Usually the one that follows, which needs no division.
-            let follows = next == Some(value);
-            next = value.checked_add(period);
-            if follows {
-                continue;
-            }
-            let first = *first.get_or_insert(value);
-            let distance = i128::from(value) - i128::from(first);
-            if distance % i128::from(period) != 0 {
-                return Err(self.data(DataError::OffGrid {
-                    column: raw.time.end().name().to_owned(),
-                    row,
-                    value,
-                    first,
-                    period,
-                    unit: self.unit,
-                }));
-            }
-        }
-        Ok(first)
+        let key = self.input.key.as_ref();
+        let key = key.and_then(|key| raw.columns.iter().find(|column| column.name() == key));
+        let keys = key.map(|key| as_bytes(std::slice::from_ref(key.array())));
+        let stamps = raw.events.iter().map(|event| self.time_of(event.start));
+        let found = self.grids.check(stamps, keys.transpose()?.as_ref(), period);
+        found.map_err(|Off { row, value, first }| {
+            self.data(DataError::OffGrid {
+                column: raw.time.end().name().to_owned(),
+                row,
+                value,
+                first,
+                period,
+                unit: self.unit,
+            })
+        })
     }
 
-    /// Gives the run what is released up to `until`, before which nothing changes any more, from this queue or a copy of it. Rows that overlap are given back, with the ends
-    /// of those that they overlap.
+    /// Gives the run what is released up to `until`, before which nothing changes any more, from this queue or a copy of it. The run has the input
+    /// by its number. Rows that overlap are given back, with the ends of those that they overlap.
     pub(crate) fn settle(
         &self,
         queue: &mut Queue,
         until: i64,
-        live: &mut Live,
+        (number, live): (usize, &mut Live),
     ) -> Result<Vec<(Row, i64)>, SessionError> {
         let name = &self.input.name;
         let released = queue.release(until)?;
-        match released.runs.as_slice() {
-            [] => {}
-            [run] => live.push(name, &self.buffer_of(&run.events, run.columns().collect())?)?,
-            runs => {
-                let events: Vec<Span> = runs.iter().flat_map(|run| &run.events).copied().collect();
-                live.push(name, &self.buffer_of(&events, joined(runs)?)?)?;
-            }
-        }
+        self.give(&released.runs, number, live)?;
         let mixed = &released.mixed;
         if !mixed.events.is_empty() {
             live.push(name, &self.buffer_of(&mixed.events, mixed.columns()?)?)?;
@@ -472,6 +460,39 @@ impl Port {
             live.advance(name, until)?;
         }
         Ok(released.overlapping)
+    }
+
+    /// Gives the run rows that follow each other: each run of them as it is where it can be appended to those before, otherwise several together.
+    fn give(&self, runs: &[Run], number: usize, live: &mut Live) -> Result<(), SessionError> {
+        let mut left = runs;
+        while let Some(first) = left.first() {
+            if first.append_to(live, number) {
+                left = &left[1..];
+                continue;
+            }
+            let mut rows = 0;
+            let some = left.iter().take_while(|run| {
+                let are_few = rows < TOGETHER;
+                rows += run.events.len();
+                are_few
+            });
+            let (these, others) = left.split_at(some.count());
+            live.push(&self.input.name, &self.buffer_of_runs(these)?)?;
+            left = others;
+        }
+        Ok(())
+    }
+
+    /// Rows that follow each other, at least one, as the query reads them.
+    fn buffer_of_runs(&self, runs: &[Run]) -> Result<SnapshotBuffer, SessionError> {
+        if let ([run], Some(none)) = (runs, self.none.get())
+            && let Events::Read(timeline) = &run.events
+        {
+            let rows = none.with_rows(timeline.clone(), run.columns().collect(), None);
+            return rows.map_err(|source| self.data(source));
+        }
+        let events: Vec<Span> = runs.iter().flat_map(|run| run.events.iter()).collect();
+        self.buffer_of(&events, joined(runs)?)
     }
 
     /// Rows, in order of end, as the query reads them.

@@ -132,7 +132,7 @@ impl Queue {
     pub(crate) fn release(&mut self, until: i64) -> Result<Released, ArrowError> {
         let mut released = Released::default();
         while let Some(run) = self.runs.front_mut() {
-            let passed = run.events.partition_point(|event| event.start <= until);
+            let passed = run.events.starts_until(until);
             if passed < run.events.len() {
                 released
                     .runs
@@ -278,7 +278,7 @@ impl Queue {
                         continue;
                     }
                 }
-                mixed.push(*event, (chunk, place));
+                mixed.push(event, (chunk, place));
             }
         }
         while let Some(Reverse(row)) = self.pending.peek()
@@ -317,10 +317,10 @@ impl Queue {
                 && run.chunk[0].logical_null_count() > 0
         };
         let mut last_end = self.last_end;
-        let mut events = released.runs.iter().flat_map(|run| &run.events);
-        let follow = events.all(|event| {
-            let follows = event.start >= last_end;
-            last_end = event.end;
+        let follow = released.runs.iter().all(|run| {
+            let last = run.events.len() - 1;
+            let follows = run.events.are_apart() && run.events.at(0).start >= last_end;
+            last_end = run.events.at(last).end;
             follows
         });
         let follow = follow && !released.runs.iter().any(has_nulls);

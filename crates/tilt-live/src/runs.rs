@@ -5,16 +5,75 @@ use std::{collections::HashMap, sync::Arc};
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::ArrowError;
 use arrow_select::{concat::concat, interleave::interleave};
+use tilt_data::Timeline;
+use tilt_exec::{EndsOf, Live};
 use tilt_ir::Span;
 
 use crate::row::Row;
+
+/// The events of rows that follow each other.
+#[derive(Clone, Debug)]
+pub(crate) enum Events {
+    /// As they were read: of one length, and none overlaps another if the input's events do not.
+    Read(Timeline),
+    Listed(Vec<Span>),
+}
+
+impl Events {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Read(timeline) => timeline.len(),
+            Self::Listed(events) => events.len(),
+        }
+    }
+
+    pub(crate) fn at(&self, row: usize) -> Span {
+        match self {
+            Self::Read(timeline) => timeline.event(row),
+            Self::Listed(events) => events[row],
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Span> + '_ {
+        (0..self.len()).map(|row| self.at(row))
+    }
+
+    /// Whether none overlaps the next, where that matters.
+    pub(crate) fn are_apart(&self) -> bool {
+        match self {
+            Self::Read(_) => true,
+            Self::Listed(events) => events.windows(2).all(|w| w[1].start >= w[0].end),
+        }
+    }
+
+    /// How many start at or before `t`.
+    pub(crate) fn starts_until(&self, t: i64) -> usize {
+        match self {
+            Self::Read(timeline) => timeline.starts_before(t.saturating_add(1)),
+            Self::Listed(events) => events.partition_point(|event| event.start <= t),
+        }
+    }
+
+    /// The first, which are then no longer here.
+    fn split_to(&mut self, rows: usize) -> Self {
+        let rest = match self {
+            Self::Read(timeline) => Self::Read(timeline.slice(rows, timeline.len() - rows)),
+            Self::Listed(events) => Self::Listed(events.split_off(rows)),
+        };
+        let first = std::mem::replace(self, rest);
+        match first {
+            Self::Read(timeline) => Self::Read(timeline.slice(0, rows)),
+            listed @ Self::Listed(_) => listed,
+        }
+    }
+}
 
 /// Rows of a batch one after the other, in order of start.
 #[derive(Clone, Debug)]
 pub(crate) struct Run {
     /// The number of the first.
     pub(crate) seq: u64,
-    pub(crate) events: Vec<Span>,
+    pub(crate) events: Events,
     pub(crate) chunk: Arc<Vec<ArrayRef>>,
     /// Where in the chunk the first is.
     pub(crate) place: usize,
@@ -23,10 +82,9 @@ pub(crate) struct Run {
 impl Run {
     /// The first rows, which are then no longer here.
     pub(crate) fn split_to(&mut self, rows: usize) -> Self {
-        let rest = self.events.split_off(rows);
         let first = Self {
             seq: self.seq,
-            events: std::mem::replace(&mut self.events, rest),
+            events: self.events.split_to(rows),
             chunk: Arc::clone(&self.chunk),
             place: self.place,
         };
@@ -36,13 +94,23 @@ impl Run {
     }
 
     /// Whether a row comes next, in number and in its chunk.
-    pub(crate) fn is_followed_by(&self, row: &Row) -> bool {
+    fn is_followed_by(&self, row: &Row) -> bool {
         let rows = self.events.len();
         self.seq + rows as u64 == row.seq && self.place + rows == row.place
     }
 
+    /// Appends a row if it comes next.
+    pub(crate) fn append(&mut self, row: &Row) -> bool {
+        let follows = self.is_followed_by(row);
+        match &mut self.events {
+            Events::Listed(events) if follows => events.push(row.event),
+            _ => return false,
+        }
+        true
+    }
+
     pub(crate) fn row(&self, number: usize) -> Row {
-        let event = self.events[number];
+        let event = self.events.at(number);
         Row {
             at: event.start,
             seq: self.seq + number as u64,
@@ -56,6 +124,16 @@ impl Run {
 
     pub(crate) fn rows(&self) -> impl Iterator<Item = Row> + '_ {
         (0..self.events.len()).map(|number| self.row(number))
+    }
+
+    /// Appends the rows to those that a live run has of an input, if it takes them as they are.
+    pub(crate) fn append_to(&self, live: &mut Live, input: usize) -> bool {
+        let Events::Read(timeline) = &self.events else {
+            return false;
+        };
+        let columns: Vec<ArrayRef> = self.columns().collect();
+        let ends = EndsOf::of(timeline);
+        ends.is_some_and(|(ends, length)| live.append(input, ends, length, columns.iter()))
     }
 
     /// The values of its rows.

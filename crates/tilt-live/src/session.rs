@@ -104,7 +104,7 @@ impl Session {
         let clock = self.clock;
         let at = self.find(input)?;
         let port = &mut self.ports[at];
-        let first = match port.push_straight(rows, at, &mut self.live)? {
+        let first = match port.push_in_order(rows, at, &mut self.live)? {
             Some(first) => Some(first),
             None => port.push(rows)?,
         };
@@ -215,12 +215,12 @@ impl Session {
             return self.rows(&certain);
         }
         let mut early = self.compiled.resume(self.live.save()?, &self.options.run)?;
-        for port in &self.ports {
+        for (number, port) in self.ports.iter().enumerate() {
             let until = match self.options.mode {
                 Mode::Final => port.watermark(),
                 Mode::Updates => OPEN - 1,
             };
-            port.settle(&mut port.queue.clone(), until, &mut early)?;
+            port.settle(&mut port.queue.clone(), until, (number, &mut early))?;
         }
         let early = match self.options.mode {
             Mode::Final => early.take()?,
@@ -366,10 +366,10 @@ impl Session {
 
     fn settle_to(&mut self, until: impl Fn(&Port) -> i64) -> Result<(), SessionError> {
         let mut error = None;
-        for port in &mut self.ports {
+        for (number, port) in self.ports.iter_mut().enumerate() {
             let until = until(port);
             let mut queue = std::mem::take(&mut port.queue);
-            let overlapping = port.settle(&mut queue, until, &mut self.live);
+            let overlapping = port.settle(&mut queue, until, (number, &mut self.live));
             port.queue = queue;
             for (row, previous) in overlapping? {
                 port.counts.accepted -= 1;

@@ -69,7 +69,7 @@ impl Arriving {
             name: input.name.clone(),
             halo,
             is_exhausted: false,
-            held: Held::new(none.clone()),
+            held: Held::new(none.clone()).with_key(text_key(input)),
             by_key: None,
             begun: none,
             fresh_rows: 0,
@@ -500,18 +500,26 @@ impl Arriving {
         })
     }
 
+    /// The same, with columns as they came.
+    fn as_given(&mut self) -> Result<SnapshotBuffer, Error> {
+        let rows = self.held.as_given();
+        rows.map_err(|error| self.broken(error))
+    }
+
     /// The rows that a part of the output depends on.
     pub(crate) fn cut(&mut self, part: Span) -> Result<SnapshotBuffer, Error> {
         let (lookback, from) = (self.lookback, part.start.saturating_sub(self.slack));
         let lookahead = self.halo.map_or(Reach::Unbounded, |halo| halo.lookahead);
-        let held = self.join()?;
-        let first = held.cut_rows(Span::new(from, i64::MAX), lookback, Reach::Unbounded);
-        let rows = held.cut_rows(part, lookback, lookahead);
-        let first = first.start.min(rows.start);
-        let rows = held.slice(first, rows.end - first);
+        let cut = |held: &SnapshotBuffer| {
+            let first = held.cut_rows(Span::new(from, i64::MAX), lookback, Reach::Unbounded);
+            let rows = held.cut_rows(part, lookback, lookahead);
+            let first = first.start.min(rows.start);
+            held.slice(first, rows.end - first)
+        };
         if self.begun.is_empty() {
-            return Ok(rows);
+            return Ok(cut(self.join()?));
         }
+        let rows = cut(&self.as_given()?);
         let all = SnapshotBuffer::concat(&[rows, self.begun.clone()]);
         all.map_err(|error| self.broken(error))
     }
@@ -528,7 +536,7 @@ impl Arriving {
     /// What is known and held, as plain data.
     pub(crate) fn save(&mut self) -> Result<InputState, Error> {
         Ok(InputState {
-            rows: self.join()?.clone(),
+            rows: self.as_given()?,
             begun: self.begun.clone(),
             count: self.rows,
             covered: self.covered,
@@ -550,7 +558,7 @@ impl Arriving {
             self.row_bytes = bytes(&state.rows).div_ceil(state.rows.len()).max(1);
         }
         self.fresh_rows = state.rows.len();
-        self.held = Held::new(state.rows.slice(0, 0));
+        self.held = Held::new(state.rows.slice(0, 0)).with_key(text_key(input));
         self.hold(&state.rows)?;
         self.begun = state.begun;
         self.rows = state.count;
@@ -561,6 +569,12 @@ impl Arriving {
         self.is_exhausted = state.is_exhausted;
         Ok(())
     }
+}
+
+/// The column of keys, if they are strings.
+fn text_key(input: &Input) -> Option<&str> {
+    let key = input.key.as_deref()?;
+    (input.dtype.field(key)? == &DType::Utf8).then_some(key)
 }
 
 fn event(end: i64, length: i64) -> Span {

@@ -104,7 +104,10 @@ impl ByKey {
     /// An index of rows from number `next` on; `None` of a type whose equal values may be different bytes.
     fn new(dtype: &DataType, next: u64) -> Option<Self> {
         let is_plain = dtype.is_integer() || dtype.is_temporal() || *dtype == DataType::Boolean;
-        let is_text = matches!(dtype, DataType::Utf8 | DataType::LargeUtf8);
+        let is_text = match dtype {
+            DataType::Dictionary(_, words) => words.is_string(),
+            dtype => dtype.is_string(),
+        };
         if !is_plain && !is_text {
             return None;
         }
@@ -160,16 +163,18 @@ impl Arriving {
     /// Brings the index of rows by key up to date; `None` if there can be none.
     fn index(&mut self, key: &str) -> Option<()> {
         let first = self.first_held();
-        let dtype = self.none().column(key)?.array().data_type().clone();
-        if self.by_key.is_none() {
-            self.by_key = ByKey::new(&dtype, first);
-        }
         self.held.settle().ok()?;
+        let rows = self.held.chunks_from(0).next()?.ok()?;
+        let dtype = rows.column(key)?.array().data_type();
+        // Rows may be held in another form from now on.
+        if self.by_key.as_ref().is_none_or(|by| by.dtype != *dtype) {
+            self.by_key = ByKey::new(dtype, first);
+        }
         let by_key = self.by_key.as_mut()?;
         by_key.next = by_key.next.max(first);
         let listed = (by_key.next - first) as usize;
         for chunk in self.held.chunks_from(listed) {
-            by_key.list(chunk.column(key)?.array())?;
+            by_key.list(chunk.ok()?.column(key)?.array())?;
         }
         by_key.forget(first);
         Some(())
@@ -180,6 +185,7 @@ impl Arriving {
         let by_key = self.by_key.as_mut()?;
         let mut keys = BTreeSet::new();
         for chunk in self.held.chunks_from(row) {
+            let chunk = chunk.ok()?;
             let column = std::slice::from_ref(chunk.column(key)?.array());
             let rows = by_key.converter.convert_columns(column).ok()?;
             keys.extend(rows.iter().map(|key| key.as_ref().into()));

@@ -8,7 +8,10 @@ use std::{
     sync::Arc,
 };
 
-use arrow_array::{Array, ArrayRef, cast::AsArray, downcast_primitive_array};
+use arrow_array::{
+    Array, ArrayRef, DictionaryArray, StringArray, cast::AsArray, downcast_primitive_array,
+    types::UInt32Type,
+};
 use arrow_buffer::ToByteSlice;
 use arrow_row::{OwnedRow, RowConverter, SortField};
 use arrow_schema::DataType;
@@ -353,45 +356,81 @@ impl Keys {
 
     /// The numbers of rows, by their keys; `None` if these have another type.
     fn numbers_of(&mut self, keys: &ArrayRef) -> Option<Vec<u32>> {
+        if let Some(coded) = keys.as_dictionary_opt::<UInt32Type>() {
+            return self.numbers_of_words(coded);
+        }
         if *keys.data_type() != self.data_type {
             return None;
         }
         let mut numbers = Vec::with_capacity(keys.len());
+        let is_valid = |row: usize| keys.is_valid(row).then_some(row);
+        let one = |row: usize| keys.slice(row, 1);
         if *keys.data_type() == DataType::Utf8 {
             let texts = keys.as_string::<i32>();
             for row in 0..keys.len() {
-                numbers.push(self.number(keys, row, texts.value(row).as_bytes())?);
+                let bytes = is_valid(row).map(|row| texts.value(row).as_bytes());
+                numbers.push(self.number(bytes, || one(row))?);
             }
             return Some(numbers);
         }
         downcast_primitive_array!(
             keys => for row in 0..keys.len() {
                 let value = keys.value(row);
-                numbers.push(self.number(keys, row, value.to_byte_slice())?);
+                let bytes = is_valid(row).map(|_| value.to_byte_slice());
+                numbers.push(self.number(bytes, || one(row))?);
             },
             _ => return None
         );
         Some(numbers)
     }
 
-    /// The number of the key of a row, whose bytes these are if it is not null.
-    fn number(&mut self, keys: &dyn Array, row: usize, bytes: &[u8]) -> Option<u32> {
-        let is_null = keys.is_null(row);
-        let known = if is_null {
-            self.of_null
-        } else {
-            self.numbers.get(bytes).copied()
+    /// The same of strings of a dictionary.
+    fn numbers_of_words(&mut self, keys: &DictionaryArray<UInt32Type>) -> Option<Vec<u32>> {
+        let words = keys.values().as_string_opt::<i64>()?;
+        if self.data_type != DataType::Utf8 {
+            return None;
+        }
+        // A table is worth it where there are not many more words than rows.
+        let mut known = vec![
+            None;
+            if words.len() <= 8 * keys.len() {
+                words.len()
+            } else {
+                0
+            }
+        ];
+        let number = |code: Option<u32>| {
+            let code = code.map(|code| code as usize);
+            let before = code.and_then(|code| known.get(code).copied().flatten());
+            if before.is_some() {
+                return before;
+            }
+            let word = code.map(|code| words.value(code));
+            let one = || Arc::new(StringArray::from(vec![word])) as ArrayRef;
+            let number = self.number(word.map(str::as_bytes), one);
+            if let Some(known) = code.and_then(|code| known.get_mut(code)) {
+                *known = number;
+            }
+            number
+        };
+        keys.keys().iter().map(number).collect()
+    }
+
+    /// The number of a key, by its bytes if it is not null. `one` gives a column of it alone.
+    fn number(&mut self, bytes: Option<&[u8]>, one: impl FnOnce() -> ArrayRef) -> Option<u32> {
+        let known = match bytes {
+            None => self.of_null,
+            Some(bytes) => self.numbers.get(bytes).copied(),
         };
         if known.is_some() {
             return known;
         }
         let number = self.rows.len() as u32;
-        let rows = self.converter.convert_columns(&[keys.slice(row, 1)]).ok()?;
+        let rows = self.converter.convert_columns(&[one()]).ok()?;
         self.rows.push(rows.row(0).owned());
-        if is_null {
-            self.of_null = Some(number);
-        } else {
-            self.numbers.insert(bytes.into(), number);
+        match bytes {
+            None => self.of_null = Some(number),
+            Some(bytes) => drop(self.numbers.insert(bytes.into(), number)),
         }
         Some(number)
     }

@@ -218,6 +218,7 @@ impl Live {
         }
         let none = self.none()?;
         let (mut inputs, mut lookback) = (Vec::new(), Some(0));
+        let mut types: Vec<DataType> = Vec::new();
         let (mut facts, mut like) = (BTreeMap::new(), BTreeMap::new());
         for ((id, declared), input) in program.inputs().zip(&mut self.inputs) {
             let length = match declared.span {
@@ -237,6 +238,8 @@ impl Live {
                 }
                 _ => None,
             };
+            let keys = input.none().column(key);
+            types.extend(keys.map(|column| column.array().data_type().clone()));
             let rows = input.join()?;
             let Some(mut of_rows) = SeriesFacts::of_input(declared, rows).ok() else {
                 return Ok(None);
@@ -263,12 +266,6 @@ impl Live {
         let Some(key) = inputs.first().map(|input| &input.key) else {
             return Ok(None);
         };
-        let types: Vec<DataType> = like
-            .values()
-            .zip(&inputs)
-            .filter_map(|(rows, input)| rows.column(&input.key))
-            .map(|column| column.array().data_type().clone())
-            .collect();
         let first = none.columns().first();
         let is_key = |column: &&Column| {
             let data_type = column.array().data_type();

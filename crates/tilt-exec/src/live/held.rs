@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use tilt_data::{DataError, SnapshotBuffer};
 use tilt_ir::{OPEN, Reach, Span};
 
+use super::coded::Coded;
 use crate::tail::{Fresh, Tail};
 
 /// Chunks of rows that follow each other, none of them empty, and after them rows that are put together to one. Only the last may have a row whose end is not known.
@@ -22,6 +23,11 @@ pub(crate) struct Held {
     counted: usize,
     /// No rows, of the columns that rows have.
     none: SnapshotBuffer,
+    /// The column of keys, if they are strings, and what those of all chunks stand for, if they are codes.
+    key: Option<String>,
+    coded: Option<Coded>,
+    /// The rows that were shown last, if keys are codes.
+    shown: Option<SnapshotBuffer>,
 }
 
 impl Held {
@@ -33,6 +39,17 @@ impl Held {
             rows: 0,
             counted: 0,
             none,
+            key: None,
+            coded: None,
+            shown: None,
+        }
+    }
+
+    /// The same, of rows that have strings as keys in a column: rows that are put together have none.
+    pub(crate) fn with_key(self, key: Option<&str>) -> Self {
+        Self {
+            key: key.map(str::to_owned),
+            ..self
         }
     }
 
@@ -74,11 +91,18 @@ impl Held {
         {
             *last = last.close(chunk.timeline().start(0));
         }
-        self.tail = Tail::of(chunk);
-        if self.tail.is_none() {
-            self.rows += chunk.len();
-            self.chunks.push_back(chunk.clone());
-        }
+        let chunk = if let Some(coded) = &mut self.coded {
+            coded.forget(&mut self.chunks, self.rows)?;
+            coded.encode(chunk)?
+        } else {
+            self.tail = Tail::of(chunk);
+            if self.tail.is_some() {
+                return Ok(());
+            }
+            chunk.clone()
+        };
+        self.rows += chunk.len();
+        self.chunks.push_back(chunk);
         Ok(())
     }
 
@@ -102,22 +126,62 @@ impl Held {
             self.rows += tail.len();
             self.chunks.push_back(tail.into_chunk()?);
         }
+        if let Some(coded) = &mut self.coded {
+            coded.complete();
+        }
         Ok(())
+    }
+
+    /// A chunk as others see it.
+    fn show(&self, chunk: SnapshotBuffer) -> Result<SnapshotBuffer, DataError> {
+        match &self.coded {
+            Some(coded) => coded.show(&chunk),
+            None => Ok(chunk),
+        }
+    }
+
+    /// All rows in one buffer, as they came.
+    pub(crate) fn as_given(&mut self) -> Result<SnapshotBuffer, DataError> {
+        self.put_together()?;
+        match (self.chunks.front(), &self.coded) {
+            (Some(chunk), Some(coded)) => coded.decode(chunk),
+            (chunk, _) => Ok(chunk.unwrap_or(&self.none).clone()),
+        }
     }
 
     /// All rows in one buffer, which they are copied to unless they are in one.
     pub(crate) fn join(&mut self) -> Result<&SnapshotBuffer, DataError> {
+        self.put_together()?;
+        let Some(whole) = self.chunks.front() else {
+            return Ok(&self.none);
+        };
+        match &self.coded {
+            Some(coded) => Ok(self.shown.insert(coded.show(whole)?)),
+            None => Ok(whole),
+        }
+    }
+
+    /// Lets all rows be one chunk.
+    fn put_together(&mut self) -> Result<(), DataError> {
         self.settle()?;
         if self.chunks.len() > 1 {
             let whole = SnapshotBuffer::concat(self.chunks.make_contiguous())?;
             self.chunks.clear();
             self.chunks.push_back(whole);
         }
-        Ok(self.chunks.front().unwrap_or(&self.none))
+        Ok(())
     }
 
-    /// Rows from one on, as slices of chunks. All have to be [settled](Self::settle).
-    pub(crate) fn chunks_from(&self, row: usize) -> impl Iterator<Item = SnapshotBuffer> + '_ {
+    /// Rows from one on, chunk by chunk. All have to be [settled](Self::settle).
+    pub(crate) fn chunks_from(
+        &self,
+        row: usize,
+    ) -> impl Iterator<Item = Result<SnapshotBuffer, DataError>> + '_ {
+        self.slices_from(row).map(|chunk| self.show(chunk))
+    }
+
+    /// The same as they are held.
+    fn slices_from(&self, row: usize) -> impl Iterator<Item = SnapshotBuffer> + '_ {
         debug_assert!(self.tail.is_none(), "rows are in chunks");
         let mut end = self.rows;
         let mut last = 0;
@@ -139,11 +203,16 @@ impl Held {
     /// Rows from one on.
     pub(crate) fn rows_from(&mut self, row: usize) -> Result<SnapshotBuffer, DataError> {
         self.settle()?;
-        let mut chunks: Vec<SnapshotBuffer> = self.chunks_from(row).collect();
-        match chunks.len() {
+        let chunks: Vec<SnapshotBuffer> = self.slices_from(row).collect();
+        self.joined(chunks)
+    }
+
+    /// Parts of what is held, in one buffer.
+    fn joined(&self, mut parts: Vec<SnapshotBuffer>) -> Result<SnapshotBuffer, DataError> {
+        match parts.len() {
             0 => Ok(self.none.clone()),
-            1 => Ok(chunks.swap_remove(0)),
-            _ => SnapshotBuffer::concat(&chunks),
+            1 => self.show(parts.swap_remove(0)),
+            _ => self.show(SnapshotBuffer::concat(&parts)?),
         }
     }
 
@@ -161,11 +230,7 @@ impl Held {
             }
             (first, rest) = (first + chunk.len(), others);
         }
-        match parts.len() {
-            0 => Ok(self.none.clone()),
-            1 => Ok(parts.swap_remove(0)),
-            _ => SnapshotBuffer::concat(&parts),
-        }
+        self.joined(parts)
     }
 
     /// Joins the last chunks, so that each is at least twice as long as the next: few are left, and a row is copied seldom.
@@ -265,6 +330,23 @@ impl Held {
 
     /// Drops rows that nothing after `from` depends on, with a lookback of `reach`.
     pub(crate) fn forget(&mut self, from: i64, reach: Reach) -> Result<(), DataError> {
+        self.shown = None;
+        let rows = self.rows;
+        self.drop_rows(from, reach)?;
+        // Rows that are looked back to more than once are worth codes.
+        if let Some(key) = self.key.as_ref().filter(|_| self.coded.is_none())
+            && 3 * self.rows > rows
+        {
+            let mut coded = Coded::new(key);
+            for chunk in &mut self.chunks {
+                *chunk = coded.encode(chunk)?;
+            }
+            self.coded = Some(coded);
+        }
+        Ok(())
+    }
+
+    fn drop_rows(&mut self, from: i64, reach: Reach) -> Result<(), DataError> {
         let Reach::Bounded { ticks, events } = reach else {
             return Ok(());
         };

@@ -150,13 +150,12 @@ struct Chain {
     backward: bool,
 }
 
-/// A custom reducer while a stage runs.
-pub(crate) struct CustomRun<'a> {
-    plan: &'a CustomPlan,
+/// A custom reducer while a stage runs, and from one run of its stage to the next.
+pub(crate) struct CustomRun {
     slots: Slots,
     started: bool,
     /// States that windows share.
-    blocks: Option<Blocks<'a>>,
+    blocks: Option<Blocks>,
     /// Of windows whose contributions can be taken out again: the positions in the state.
     held: Range<usize>,
     /// Of windows without beginning: the positions in the state, which end before the windows' edge, and how many of them contribute.
@@ -171,14 +170,14 @@ pub(crate) struct CustomRun<'a> {
 /// What calls need.
 pub(crate) struct Calls<'c> {
     pub(crate) piece: &'c Piece<'c>,
+    pub(crate) plan: &'c CustomPlan,
     pub(crate) all: &'c Contributions<'c>,
     pub(crate) leaves: &'c [Stored],
 }
 
-impl<'a> CustomRun<'a> {
-    pub(crate) fn new(plan: &'a CustomPlan) -> Self {
+impl CustomRun {
+    pub(crate) fn new(plan: &CustomPlan) -> Self {
         Self {
-            plan,
             slots: Slots::new(plan),
             started: false,
             blocks: None,
@@ -207,10 +206,10 @@ impl<'a> CustomRun<'a> {
             valid.fill(0);
             (values.as_mut_ptr(), valid.as_mut_ptr())
         };
-        self.results = self.plan.fields.iter().map(room).collect();
+        self.results = calls.plan.fields.iter().map(room).collect();
         if !self.started {
             self.started = true;
-            let init = &self.plan.init;
+            let init = &calls.plan.init;
             self.call(calls, init, &[], INIT);
             self.slots.copy(INIT, CHAINS);
         }
@@ -225,7 +224,7 @@ impl<'a> CustomRun<'a> {
         numbering: Numbering,
         found: &mut [u8],
     ) -> Result<(), Trouble> {
-        let (results, fields) = (self.results.clone(), &self.plan.fields);
+        let (results, fields) = (self.results.clone(), &calls.plan.fields);
         if let Some(blocks) = self.shared(calls) {
             blocks.advance(calls, windows, |row, state| {
                 for ((ty, from), (out, valid)) in fields.iter().zip(state).zip(&results) {
@@ -248,15 +247,14 @@ impl<'a> CustomRun<'a> {
         Ok(())
     }
 
-    /// The states that windows share, if they do; made when they are first asked for.
-    fn shared(&mut self, calls: &Calls) -> Option<&mut Blocks<'a>> {
-        let merge = self.plan.shared.as_ref()?;
-        if self.blocks.is_none() {
-            let fields = 0..self.plan.fields.len();
-            let init: Vec<View> = fields.map(|f| self.slots.view(INIT, f)).collect();
-            self.blocks = Some(Blocks::new(self.plan, merge, calls, &init));
-        }
-        self.blocks.as_mut()
+    /// The states that windows share, if they do, of all positions that there are now.
+    fn shared(&mut self, calls: &Calls) -> Option<&mut Blocks> {
+        calls.plan.shared.as_ref()?;
+        let blocks = self.blocks.get_or_insert_with(|| Blocks::new(calls.plan));
+        let fields = 0..calls.plan.fields.len();
+        let init: Vec<View> = fields.map(|f| self.slots.view(INIT, f)).collect();
+        blocks.grow(calls, &init);
+        Some(blocks)
     }
 
     /// Computes the window of a row of the chunk; whether it has contributions.
@@ -274,9 +272,9 @@ impl<'a> CustomRun<'a> {
         );
         let any = if runs_on && !window.is_list {
             self.running(calls, window, numbering)
-        } else if self.plan.deacc.is_some() {
+        } else if calls.plan.deacc.is_some() {
             self.slid(calls, window)
-        } else if self.plan.merge.is_some() {
+        } else if calls.plan.merge.is_some() {
             self.merged(calls, window, numbering)
         } else {
             self.folded(calls, window)
@@ -341,8 +339,11 @@ impl<'a> CustomRun<'a> {
             self.slots.copy(INIT, CHAINS);
             (0..0, first..end)
         };
-        let acc = &self.plan.acc;
-        let steps = [(self.plan.deacc.as_ref().unwrap_or(acc), left), (acc, come)];
+        let acc = &calls.plan.acc;
+        let steps = [
+            (calls.plan.deacc.as_ref().unwrap_or(acc), left),
+            (acc, come),
+        ];
         for (step, positions) in steps {
             for p in positions.filter(|p| calls.all.contributes(*p)) {
                 self.step(calls, step, p, window, CHAINS, CHAINS);
@@ -414,7 +415,7 @@ impl<'a> CustomRun<'a> {
             Numbering::Cells(first) => first + p as i64,
             _ => p as i64,
         };
-        let merges = self.plan.merge.is_some();
+        let merges = calls.plan.merge.is_some();
         let mut late = self.late;
         for p in self.done..whole {
             if all.contributes(p) {
@@ -509,7 +510,7 @@ impl<'a> CustomRun<'a> {
     }
 
     fn accumulate(&mut self, calls: &Calls, p: usize, window: &Window, from: usize, to: usize) {
-        self.step(calls, &self.plan.acc, p, window, from, to);
+        self.step(calls, &calls.plan.acc, p, window, from, to);
     }
 
     /// What a contribution, or taking it out, makes of a state.
@@ -570,7 +571,7 @@ impl<'a> CustomRun<'a> {
     }
 
     fn merge(&mut self, calls: &Calls, older: usize, newer: usize, to: usize) {
-        let Some(merge) = &self.plan.merge else {
+        let Some(merge) = &calls.plan.merge else {
             return;
         };
         let view_of = |source: &StateSource| match *source {

@@ -47,14 +47,14 @@ struct Group {
     is_early: bool,
 }
 
-/// States of positions while a stage runs.
-pub(crate) struct Blocks<'a> {
-    merge: &'a MergeLoops,
+/// States of positions.
+pub(crate) struct Blocks {
+    /// Numbers of states: those that contributions make of the initial one come first, by position, then early ones, late ones and those in between.
     fields: Vec<(Ty, Returned)>,
-    /// Numbers of the first contribution, of the first early and late state and of those in between; the others are by position.
-    early: usize,
-    late: usize,
-    between: usize,
+    /// How many positions there is room for, a multiple of eight.
+    room: usize,
+    /// Positions whose contributions have a state.
+    contributed: usize,
     /// The split, and the positions around it that have states.
     split: usize,
     has_early: usize,
@@ -90,35 +90,65 @@ impl Pairs {
 /// The trees over the first places of a group: of one, of two, and so on.
 type Trees = [State; GROUP];
 
-impl<'a> Blocks<'a> {
-    /// The states that all contributions make of the initial one.
-    pub(super) fn new(
-        plan: &'a CustomPlan,
-        merge: &'a MergeLoops,
-        calls: &Calls,
-        init: &[View],
-    ) -> Self {
-        let positions = calls.all.len().next_multiple_of(LANES);
-        let rows = 3 * positions + BETWEEN;
-        let memory = |ty: &Ty| (*ty, Returned::new(rows * ty.bytes()));
-        let this = Self {
-            merge,
-            fields: plan.fields.iter().map(memory).collect(),
-            early: positions,
-            late: 2 * positions,
-            between: 3 * positions,
+impl Blocks {
+    pub(super) fn new(plan: &CustomPlan) -> Self {
+        Self {
+            fields: fields(plan.fields.iter(), 0),
+            room: 0,
+            contributed: 0,
             split: 0,
             has_early: 0,
             has_late: 0,
             groups: Vec::new(),
             waiting: Vec::new(),
             pairs: Pairs::default(),
-        };
-        this.contribute(plan, calls, init);
-        this
+        }
     }
 
-    fn contribute(&self, plan: &CustomPlan, calls: &Calls, init: &[View]) {
+    /// The numbers of the first early and late state, and of the first of those in between.
+    fn early(&self) -> usize {
+        self.room
+    }
+
+    fn late(&self) -> usize {
+        2 * self.room
+    }
+
+    fn between(&self) -> usize {
+        3 * self.room
+    }
+
+    /// Finds the states that contributions make of the initial one, of positions that were not there before.
+    pub(super) fn grow(&mut self, calls: &Calls, init: &[View]) {
+        let len = calls.all.len();
+        if len > self.room {
+            // At first there may be all that ever come.
+            self.make_room(len.max(2 * self.room).next_multiple_of(LANES));
+        }
+        if self.contributed < len {
+            self.contribute(calls, init, self.contributed / LANES * LANES);
+            self.contributed = len;
+        }
+    }
+
+    fn make_room(&mut self, room: usize) {
+        let larger = fields(self.fields.iter().map(|(ty, _)| ty), room);
+        for ((ty, from), (_, to)) in self.fields.iter().zip(&larger) {
+            for part in 0..3 {
+                let at = |memory: &Returned, room: usize| {
+                    memory.as_ptr().wrapping_add(part * room * ty.bytes())
+                };
+                let (from, to) = (at(from, self.room), at(to, room));
+                // SAFETY: both have three parts, those of the new memory being longer.
+                unsafe { std::ptr::copy_nonoverlapping(from, to, self.room * ty.bytes()) }
+            }
+        }
+        (self.fields, self.room) = (larger, room);
+    }
+
+    /// The states that the contributions of positions from a multiple of eight on make of the initial one.
+    fn contribute(&self, calls: &Calls, init: &[View], from: usize) {
+        let plan = calls.plan;
         let mut scratch = Scratch::default();
         let initial: Vec<*mut u8> = self
             .fields
@@ -142,7 +172,7 @@ impl<'a> Blocks<'a> {
         let edges: [&mut [i64]; 2] = [(); 2].map(|()| scratch.slice::<i64>(CHUNK));
         let [starts, ends] = edges;
         let len = calls.all.len();
-        for first in (0..len).step_by(CHUNK) {
+        for first in (from..len).step_by(CHUNK) {
             let rows = CHUNK.min(len - first);
             for row in 0..rows {
                 (starts[row], ends[row]) = calls.all.span(first + row);
@@ -228,8 +258,8 @@ impl<'a> Blocks<'a> {
         for rows in waiting.chunks(BETWEEN) {
             self.pairs.clear();
             let parts = |this: &Self, window: &Window| {
-                let early = (window.first < window.split).then_some(this.early + window.first);
-                let late = (window.split < window.end).then_some(this.late + window.end - 1);
+                let early = (window.first < window.split).then_some(this.early() + window.first);
+                let late = (window.split < window.end).then_some(this.late() + window.end - 1);
                 (early.map(|s| s as State), late.map(|s| s as State))
             };
             for (_, window) in rows {
@@ -237,7 +267,7 @@ impl<'a> Blocks<'a> {
                     self.pairs.push(early, late, false);
                 }
             }
-            let mut merged = self.merge_pairs(calls, self.between, false);
+            let mut merged = self.merge_pairs(calls, self.between(), false);
             for (row, window) in rows {
                 let state = match parts(self, window) {
                     (Some(_), Some(_)) => {
@@ -264,7 +294,7 @@ impl<'a> Blocks<'a> {
     fn build(&mut self, calls: &Calls) {
         let groups = std::mem::take(&mut self.groups);
         let trees = self.trees(calls, &groups);
-        let chained = self.between + 12 * TOGETHER;
+        let chained = self.between() + 12 * TOGETHER;
         // The chain: what all groups before come to.
         self.pairs.clear();
         let mut before: Vec<Option<State>> = Vec::with_capacity(groups.len());
@@ -319,7 +349,7 @@ impl<'a> Blocks<'a> {
         let mut fours = vec![[0; 2]; groups.len()];
         for round in 0..3 {
             self.pairs.clear();
-            let room = self.between + round * 4 * TOGETHER;
+            let room = self.between() + round * 4 * TOGETHER;
             for (i, group) in groups.iter().enumerate() {
                 let x = |place: usize| group.position(place) as State;
                 let mut join = |near: State, far: State| {
@@ -368,7 +398,7 @@ impl<'a> Blocks<'a> {
     }
 
     fn state(&self, position: usize, is_early: bool) -> State {
-        (position + if is_early { self.early } else { self.late }) as State
+        (position + if is_early { self.early() } else { self.late() }) as State
     }
 
     /// Merges the pairs into states from `to` on.
@@ -377,10 +407,12 @@ impl<'a> Blocks<'a> {
         let (older, newer) = (&mut self.pairs.older, &mut self.pairs.newer);
         older.resize(rows.next_multiple_of(LANES), 0);
         newer.resize(rows.next_multiple_of(LANES), 0);
+        let merge = calls.plan.shared.as_ref();
+        let merge = merge.expect("states are shared where they can be merged");
         let called = if is_chain {
-            &self.merge.chained
+            &merge.chained
         } else {
-            &self.merge.apart
+            &merge.apart
         };
         let view_of = |source: &StateSource| {
             let (field, index) = match *source {
@@ -439,6 +471,12 @@ impl<'a> Blocks<'a> {
             unsafe { std::ptr::copy_nonoverlapping(at(from), at(to), ty.bytes()) }
         }
     }
+}
+
+/// Memory for the states of so many positions, and for those in between.
+fn fields<'t>(types: impl Iterator<Item = &'t Ty>, room: usize) -> Vec<(Ty, Returned)> {
+    let memory = |ty: &Ty| (*ty, Returned::new((3 * room + BETWEEN) * ty.bytes()));
+    types.map(memory).collect()
 }
 
 impl Group {
