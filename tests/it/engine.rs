@@ -135,7 +135,7 @@ fn machine_code_agrees_with_the_oracle_on_many_data_sets() {
         std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
     };
     let (programs, data_sets) = (
-        asked("TILT_PROGRAMS", 30),
+        asked("TILT_PROGRAMS", 50),
         asked("TILT_DATA_PER_PROGRAM", 20),
     );
     let (seed, first) = (asked("TILT_SEED", 1), asked("TILT_FIRST_PROGRAM", 0));
