@@ -108,23 +108,12 @@ pub(super) fn extent(reads: &mut StageReads, body: &mut Body, range: usize) -> E
         let (first, end) = (clamped(lo), clamped(hi));
         (end, body.binary(Binary::Sub, end, first))
     } else {
-        let first = reads.access(
-            body,
-            Source::RangeFirst(range),
-            "window_first",
-            Ty::U32,
-            By::Row,
-            false,
-        );
-        let end = reads.access(
-            body,
-            Source::RangeEnd(range),
-            "window_end",
-            Ty::U32,
-            By::Row,
-            false,
-        );
-        let (first, end) = (body.load(first), body.load(end));
+        let mut edge = |source, name| {
+            let edge = reads.access(body, source, name, Ty::U32, By::Row, false);
+            body.load(edge)
+        };
+        let first = edge(Source::RangeFirst(range), "window_first");
+        let end = edge(Source::RangeEnd(range), "window_end");
         let count = body.binary(Binary::Sub, end, first);
         (end, body.convert(count, Ty::I64))
     };
