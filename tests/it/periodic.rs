@@ -172,6 +172,45 @@ fn check_all(period: i64, length: i64, record: bool, bodies: &[&str]) {
     }
 }
 
+/// Outputs that the caches do not hold, of which the oracle computes the parts at both ends and one in the middle.
+#[test]
+fn reads_of_another_period_by_much_data() {
+    let data = Samples {
+        first: -1001,
+        period: 4,
+        length: 4,
+        len: 1_500_000,
+        missing: Missing::None,
+    };
+    let (begin, end) = (data.first, data.first + data.period * data.len as i64);
+    let inputs = BTreeMap::from([("x".to_owned(), data.scalar())]);
+    for body in [
+        "~y[t every 5] = if t == end(~x[t]) then ~x[t] else ~x[t-4] + (~x[t] - ~x[t-4]) * 0.3",
+        "~y[t every 3 offset 1] = coalesce(~x[t+400], 0.0) - coalesce(~x[t-8], 1.0)",
+    ] {
+        let query =
+            format!("query q unit tick {{ input ~x: f64 fixed 4 period 4  {body}  output ~y }}");
+        let compiled = Query::parse(&query).unwrap().compile().unwrap();
+        for threads in [1, 2] {
+            let options = RunOptions::default().threads(threads);
+            let all = events_of(&compiled.run(&inputs, &options).unwrap()).unwrap();
+            for part in [begin - 1000, begin + 3_333_333, end - 1000] {
+                let part = Span::new(part, part + 2000);
+                let oracle = RunOptions::default().backend(Backend::Interpreter);
+                let right = compiled.run(&inputs, &oracle.part(part)).unwrap();
+                let right = events_of(&right).unwrap();
+                let found = all.iter().filter(|e| part.contains(e.end));
+                assert!(right.len() > 100, "{body}");
+                assert!(
+                    found.clone().count() == right.len()
+                        && found.zip(&right).all(|(a, b)| a.same(b)),
+                    "{body}: {part:?} on {threads} threads"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn reads_of_another_period() {
     check_all(
@@ -186,6 +225,9 @@ fn reads_of_another_period() {
             "~y[t every 97] = ~x[t]",
             "~y[t every 5] = let since = cast(t - start(~x[t]), i64) in if t == end(~x[t]) then ~x[t] else ~x[t-4] * cast(since, f64)",
             "~y[t every 5] = coalesce(~x.prev(1), 0.0)",
+            // What a window reads is computed before, where all that is read exists and where not.
+            "~d[t every 5] = ~x[t] - ~x[t-4]  ~y[t every 5] = reduce max ~d[t-50 : t]",
+            "~d[t every 6] = coalesce(~x[t-12], 7.0)  ~y[t every 6] = reduce sum ~d[t-60 : t]",
         ],
     );
     check_all(

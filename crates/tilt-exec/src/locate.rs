@@ -166,6 +166,7 @@ pub(crate) fn locators<'s>(
                     stream,
                     offset,
                     overlap,
+                    ..
                 } => {
                     let policy = match overlap {
                         Pick::Only => Policy::Unique,
@@ -263,6 +264,18 @@ fn is_plain(series: &Series) -> bool {
 }
 
 impl Locator<'_> {
+    /// The rows that find something, if that can be told without a look at each.
+    pub(crate) fn rows(&self, all: &[Locator]) -> Option<Range<i64>> {
+        match self {
+            Self::Active { cycle, .. } => Some(cycle.as_ref()?.rows(0)),
+            Self::Moved { of, positions, .. } => match &all[*of] {
+                Locator::Active { cycle, .. } => Some(cycle.as_ref()?.rows(*positions)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Where the rows of the next chunk lead; `earlier` are the locates before this one.
     pub(crate) fn locate(
         &mut self,

@@ -55,7 +55,9 @@ impl Plan {
     pub(crate) fn late(&self) -> Vec<usize> {
         let of_stage = |stage: &Stage| {
             let full = stage.full.iter().map(|(_, full)| *full);
-            stage.streaming.into_iter().chain(full).collect::<Vec<_>>()
+            let inside = stage.inside.iter().filter(|inside| inside.streaming);
+            let past = stage.streaming.into_iter().chain(inside.map(|i| i.main));
+            past.chain(full).collect::<Vec<_>>()
         };
         self.stages.iter().flat_map(of_stage).collect()
     }
@@ -114,6 +116,8 @@ impl Stage {
 #[derive(Debug)]
 pub(crate) struct Inside {
     pub(crate) main: usize,
+    /// Whether it takes the place of the loop with stores past the caches, and of no other.
+    pub(crate) streaming: bool,
     pub(crate) sources: Vec<Source>,
     pub(crate) params: Vec<ParamSource>,
 }
@@ -187,6 +191,8 @@ pub(crate) enum Locate {
         stream: StreamId,
         offset: i64,
         overlap: Pick,
+        /// Whether rows and events are both periodic, so that it can be told beforehand which rows find one.
+        periodic: bool,
     },
     /// What the merge chose.
     Choice(usize),
@@ -218,6 +224,11 @@ impl Locate {
     /// Whether rows read neighbouring elements of a column, so that nothing is needed but the column.
     pub(crate) fn in_place(&self) -> bool {
         matches!(self, Self::Same | Self::Rows { .. } | Self::Affine { .. })
+    }
+
+    /// Whether which rows find something can be told from periods.
+    pub(crate) fn is_periodic(&self) -> bool {
+        matches!(self, Self::ByTime { periodic: true, .. })
     }
 
     /// Whether loops read it row by row, without an index.
@@ -488,18 +499,12 @@ impl<'p> Planner<'p> {
             return Ok(None);
         };
         let streams = what.stream == self.program.output && main.body.lanes == Lanes::Eight;
-        let streaming = streams.then(|| {
-            let mut streaming = main.body.clone();
-            if let Sink::Store { streaming, .. } = &mut streaming.sink {
-                *streaming = true;
-            }
-            streaming
-        });
-        // What is written past the caches waits for memory, whatever it computes.
-        let inside = if streams {
-            None
-        } else {
+        let streaming = streams.then(|| past_caches(main.body.clone()));
+        // What is written past the caches waits for memory, unless it reads by index.
+        let inside = if !streams || main.reads.locates.iter().any(Locate::is_periodic) {
             self.lower_inside(what, domain, kind, &main)?
+        } else {
+            None
         };
         let mut push = |body: Loop| {
             self.loops.push(body);
@@ -507,7 +512,12 @@ impl<'p> Planner<'p> {
         };
         let (number, streaming) = (push(main.body), streaming.map(&mut push));
         let inside = inside.map(|inside| Inside {
-            main: push(inside.body),
+            main: push(if streams {
+                past_caches(inside.body)
+            } else {
+                inside.body
+            }),
+            streaming: streams,
             sources: inside.sources,
             params: inside.params,
         });
@@ -703,6 +713,14 @@ struct MainLoop {
     params: Vec<ParamSource>,
     own: Vec<(OwnColumn, usize)>,
     facts: SeriesFacts,
+}
+
+/// A loop with stores past the caches.
+fn past_caches(mut body: Loop) -> Loop {
+    if let Sink::Store { streaming, .. } = &mut body.sink {
+        *streaming = true;
+    }
+    body
 }
 
 /// What a stage stores: its leaves, and in the end its presence where that is not certain and the leaves do not tell.

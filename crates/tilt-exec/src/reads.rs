@@ -353,8 +353,8 @@ impl<'a, 'p> StageReads<'a, 'p> {
             }
             _ => {}
         }
-        if let (Some(here), Some(there), true) = (self.axis.regular, facts.regular, facts.disjoint)
-        {
+        let regular = (self.axis.regular, facts.regular);
+        if let ((Some(here), Some(there)), true) = (regular, facts.disjoint) {
             if here.period == there.period {
                 return self.locate(Locate::Affine { stream, offset });
             }
@@ -362,11 +362,11 @@ impl<'a, 'p> StageReads<'a, 'p> {
                 return self.locate(Locate::Coarse { stream, offset });
             }
         }
-        let overlap = self.planner.pick(stream);
         self.locate(Locate::ByTime {
             stream,
             offset,
-            overlap,
+            overlap: self.planner.pick(stream),
+            periodic: matches!(regular, (Some(_), Some(_))) && facts.disjoint,
         })
     }
 
@@ -375,6 +375,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
         match (&self.found.locates[locate], self.domain) {
             (Locate::Same, _) => true,
             (Locate::Rows { .. } | Locate::Affine { .. }, _) => self.inside,
+            (Locate::ByTime { periodic, .. }, _) => self.inside && *periodic,
             (Locate::Choice(group), Domain::Merge { required, .. }) => required[*group],
             _ => false,
         }

@@ -19,6 +19,10 @@ pub(crate) struct Cycle {
     positions: i64,
     /// The position that row 0 reads; it need not exist.
     first: i64,
+    /// How much later than the end of position 0 the instant of row 0 is, and how far rows and positions are from each other.
+    distance: i128,
+    stride: i128,
+    period: i128,
     /// How many positions there are.
     len: i64,
     /// How far those of the rows of a cycle are from that of the first.
@@ -52,6 +56,9 @@ impl Cycle {
             first: i64::try_from(first)
                 .ok()
                 .filter(|p| p.unsigned_abs() < 1 << 48)?,
+            distance,
+            stride,
+            period,
             len: there.len() as i64,
             ahead: (0..rows)
                 .map(|row| (position(row) - first) as u32)
@@ -59,6 +66,16 @@ impl Cycle {
             columns: None,
             memory: Scratch::default(),
         })
+    }
+
+    /// The rows for which there is a position so many further than the one they read.
+    pub(crate) fn rows(&self, further: i64) -> Range<i64> {
+        let (further, len) = (i128::from(further), i128::from(self.len));
+        // The first row whose instant is after the end of a position.
+        let after =
+            |position: i128| (position * self.period - self.distance).div_euclid(self.stride) + 1;
+        let row = |row: i128| row.clamp(0, i128::from(i64::MAX)) as i64;
+        row(after(-1 - further))..row(after(len - 1 - further))
     }
 
     /// Where the rows of a chunk lead, if all lead to positions that exist and they are whole groups.
@@ -128,6 +145,18 @@ mod tests {
             for offset in [0, -4, 13] {
                 let (here, there) = (axis(-100, stride, 900), axis(-37, period, 700));
                 let mut cycle = Cycle::new(&here, &there, offset).expect("a short cycle");
+                for further in [0, -3, 8] {
+                    let expected: Vec<usize> = (0..900)
+                        .filter(|row| {
+                            let t = here.timeline.end(*row) + offset + further * period;
+                            (0..there.len()).any(|p| there.timeline.event(p).contains(t))
+                        })
+                        .collect();
+                    let rows = cycle.rows(further);
+                    let rows: Vec<usize> =
+                        (0..900).filter(|r| rows.contains(&(*r as i64))).collect();
+                    assert_eq!(rows, expected, "{stride} {period} {offset} {further}");
+                }
                 for rows in [0..64, 3..75, 17..81, 40..360, 200..840] {
                     let Some(index) = cycle.locate(&rows) else {
                         continue;

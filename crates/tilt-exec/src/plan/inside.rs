@@ -18,7 +18,8 @@ impl<'p> Planner<'p> {
         kind: Kind,
         main: &MainLoop,
     ) -> Result<Option<MainLoop>, Unsupported> {
-        let away = |locate: &Locate| locate.in_place() && *locate != Locate::Same;
+        let away =
+            |locate: &Locate| locate.is_periodic() || locate.in_place() && *locate != Locate::Same;
         let own = |source: &Source| matches!(source, Source::OwnRows { .. });
         if kind != Kind::Stage
             || !main.reads.calls.is_empty()

@@ -11,12 +11,18 @@ impl StageRun<'_> {
     /// The rows for which there is a loop that knows that what they read exists, whole groups of them.
     pub(super) fn inside(&self, rows: &Range<usize>, locators: &[Locator]) -> Range<usize> {
         let none = rows.end..rows.end;
-        let Some(inside) = &self.stage.inside else {
+        let stage = self.stage;
+        let is_streaming = stage.streaming == Some(self.main);
+        let Some(inside) = stage
+            .inside
+            .as_ref()
+            .filter(|inside| inside.streaming == is_streaming)
+        else {
             return none;
         };
         let (mut first, mut end) = (rows.start as i64, rows.end as i64);
         // Whether a row exists may be all that the loop for any row asks of it: then the one that does not ask has no such source.
-        for source in self.stage.sources.iter().chain(&inside.sources) {
+        for source in stage.sources.iter().chain(&inside.sources) {
             let (offset, len) = match source {
                 Source::OwnRows { rows: back } => {
                     let computed = (rows.start as i64).saturating_sub(self.before as i64);
@@ -34,6 +40,14 @@ impl StageRun<'_> {
             };
             first = first.max(offset.saturating_neg());
             end = end.min(len.saturating_sub(offset));
+        }
+        for (locate, locator) in stage.locates.iter().zip(locators) {
+            if locate.is_periodic() {
+                let Some(found) = locator.rows(locators) else {
+                    return none;
+                };
+                (first, end) = (first.max(found.start), end.min(found.end));
+            }
         }
         let group = |row: i64| (row - rows.start as i64) / LANES as i64 * LANES as i64;
         let at = |row: i64| (rows.start as i64 + row).clamp(0, rows.end as i64) as usize;
