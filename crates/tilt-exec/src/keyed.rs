@@ -395,9 +395,9 @@ pub(crate) fn read_leaves(plan: &Plan, input: StreamId) -> Vec<usize> {
     });
     let mut leaves: Vec<usize> = sources
         .filter_map(|source| match source {
-            Source::Leaf { stream, leaf, .. } | Source::Anchor { stream, leaf, .. } => {
-                (*stream == input).then_some(*leaf)
-            }
+            Source::Leaf { stream, leaf, .. }
+            | Source::Anchor { stream, leaf }
+            | Source::Distance { stream, leaf, .. } => (*stream == input).then_some(*leaf),
             _ => None,
         })
         .collect();

@@ -445,3 +445,4 @@ impl Plain for i8 {}
 impl Plain for i16 {}
 impl Plain for i32 {}
 impl Plain for i64 {}
+impl Plain for f64 {}

@@ -276,12 +276,13 @@ pub(crate) enum Source {
     RangeEnd(usize),
     /// Where it is split, as a position.
     RangeSplit(usize),
-    /// The value of a column next to the split: before it (early part) or after it (late part).
-    Anchor {
+    /// The value of a column next to the split of a window, before or after it by the direction of the loop.
+    Anchor { stream: StreamId, leaf: usize },
+    /// How far the one after the split is from the one before it.
+    Distance {
         range: usize,
         stream: StreamId,
         leaf: usize,
-        early: bool,
     },
 }
 

@@ -3,23 +3,18 @@
 use std::ops::Range;
 
 use arrow_buffer::ScalarBuffer;
-use tilt_codegen::{
-    abi::View,
-    lir::{LANES, Ty},
-};
+use tilt_codegen::lir::LANES;
 use tilt_data::{Spans, Stamps};
 use tilt_ir::{Bounds, Span};
 
 use crate::{
     cursor::{self, NONE, Ranks, Window},
     memory::Scratch,
-    series::{Axis, Leaf},
-    view,
+    series::Axis,
     window::{Current, RangePlan},
 };
 
-/// Rows that are looked at together for whether they are split in one place.
-const RUN: usize = 64;
+mod anchors;
 
 /// A range while a stage runs.
 pub(crate) struct RangeRun<'a> {
@@ -82,19 +77,30 @@ impl Steady {
         unit - (unit - self.origin).rem_euclid(self.width())
     }
 
-    /// Where the windows of rows from `row` on are split, all of whose units exist: where the blocks of their last units begin.
-    fn splits(&self, row: usize, out: &mut [u32]) {
-        let mut last = row as i64 + self.hi - 1;
-        let mut rest = out;
-        while !rest.is_empty() {
-            let begin = self.block_start(last);
-            let until = begin + self.width();
-            let rows = rest.len().min((until - last) as usize);
-            let (these, others) = rest.split_at_mut(rows);
-            these.fill(begin as u32);
-            (rest, last) = (others, until);
-        }
+    /// Where the windows of `rows` rows from `row` on are split, all of whose units exist: where the blocks of their last units begin.
+    fn runs(self, row: usize, rows: usize) -> impl Iterator<Item = SplitRun> {
+        let (first, end) = (row as i64 + self.hi - 1, (row + rows) as i64 + self.hi - 1);
+        let mut last = first;
+        std::iter::from_fn(move || {
+            let split = self.block_start(last);
+            let until = split + self.width();
+            let rows = (until.min(end) - last) as usize;
+            last += rows as i64;
+            (rows > 0).then_some(SplitRun {
+                split,
+                rows,
+                is_last: last == until,
+            })
+        })
     }
+}
+
+/// Rows that follow each other whose windows are split in one place.
+struct SplitRun {
+    split: i64,
+    rows: usize,
+    /// Whether the last of them is the last of its block.
+    is_last: bool,
 }
 
 /// Where rows find the two parts of their windows: an element of what is scanned from blocks' ends, and one of what is
@@ -180,6 +186,12 @@ impl<'a> RangeRun<'a> {
             len: self.len(),
             origin: origin.unwrap_or(0),
         })
+    }
+
+    /// The same if all positions of the windows of the chunk exist, and they are split by time.
+    fn blocks(&self) -> Option<Steady> {
+        let is_split = self.plan.length().is_some() && self.is_full(&self.rows);
+        self.steady().filter(|_| is_split)
     }
 
     /// The windows as panes of `every` positions, if they move by that many from row to row, and the position that pane 0 begins with, at most 0.
@@ -428,12 +440,15 @@ impl<'a> RangeRun<'a> {
     /// Where each row's window is split: the first position of the late part.
     pub(crate) fn split(&mut self, scratch: &mut Scratch) -> &[u32] {
         if self.split.is_none()
-            && self.plan.length().is_some()
-            && self.is_full(&self.rows)
-            && let Some(steady) = self.steady()
+            && let Some(steady) = self.blocks()
         {
             let out = scratch.slice::<u32>(self.rows.len().next_multiple_of(LANES));
-            steady.splits(self.rows.start, out);
+            let mut rest = &mut *out;
+            for run in steady.runs(self.rows.start, rest.len()) {
+                let (these, others) = rest.split_at_mut(run.rows);
+                these.fill(run.split as u32);
+                rest = others;
+            }
             self.split = Some(out);
         }
         if self.split.is_none() {
@@ -497,28 +512,6 @@ impl<'a> RangeRun<'a> {
         parts
     }
 
-    /// The value next to the split of each row: before it or after it; anything where there is none.
-    pub(crate) fn anchors(&mut self, leaf: &Leaf, early: bool, scratch: &mut Scratch) -> View {
-        debug_assert_ne!(leaf.ty, Ty::Bool);
-        let bytes = leaf.ty.bytes();
-        let split = self.split(scratch);
-        let (rows, at) = (split.len(), split.as_ptr());
-        let out = scratch.slice::<u8>(rows * bytes);
-        // SAFETY: the splits were written for all rows of the chunk, and stay where they are until the next one.
-        let split = unsafe { std::slice::from_raw_parts(at, rows) };
-        match bytes {
-            1 => anchors::<u8>(leaf, split, early, out),
-            2 => anchors::<u16>(leaf, split, early, out),
-            4 => anchors::<u32>(leaf, split, early, out),
-            _ => anchors::<u64>(leaf, split, early, out),
-        }
-        View {
-            values: out.as_ptr(),
-            len: rows as u64,
-            ..view::nothing()
-        }
-    }
-
     /// The end of the block of positions that position `p` is in: the last multiple of the window's length, in time or, by count, in positions.
     pub(crate) fn block_end(&self, p: usize) -> usize {
         let len = self.len();
@@ -561,33 +554,6 @@ impl<'a> RangeRun<'a> {
                 block.end.is_multiple_of(width)
             }
             _ => false,
-        }
-    }
-}
-
-/// Writes the element before each split, or after it; zero where there is none. `out` is as long as they are, and aligned to a cache line.
-fn anchors<T: Copy + Default>(leaf: &Leaf, split: &[u32], early: bool, out: &mut [u8]) {
-    assert!(
-        size_of::<T>() == leaf.ty.bytes() && out.len() == split.len() * size_of::<T>(),
-        "elements of the type"
-    );
-    // SAFETY: a column holds as many elements as it says, and any bits are one.
-    let values: &[T] = unsafe { std::slice::from_raw_parts(leaf.at(0).cast(), leaf.len) };
-    // SAFETY: as long as the splits, aligned, and nobody else has it.
-    let out = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<T>(), split.len()) };
-    let anchor = |split: u32| {
-        let position = split.wrapping_sub(u32::from(early));
-        values.get(position as usize).copied().unwrap_or_default()
-    };
-    // Most rows are split where their neighbours are.
-    for (out, split) in out.chunks_mut(RUN).zip(split.chunks(RUN)) {
-        // Without a branch for each: vectors compare them.
-        if split.iter().fold(0, |bits, s| bits | (s ^ split[0])) == 0 {
-            out.fill(anchor(split[0]));
-        } else {
-            out.iter_mut()
-                .zip(split)
-                .for_each(|(out, split)| *out = anchor(*split));
         }
     }
 }

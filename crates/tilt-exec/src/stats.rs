@@ -315,9 +315,9 @@ fn columns_read(stage: &Stage) -> BTreeSet<(StreamId, usize)> {
     let sources = stage.sources.iter().chain(windows).chain(calls);
     sources
         .filter_map(|source| match source {
-            Source::Leaf { stream, leaf, .. } | Source::Anchor { stream, leaf, .. } => {
-                Some((*stream, *leaf))
-            }
+            Source::Leaf { stream, leaf, .. }
+            | Source::Anchor { stream, leaf }
+            | Source::Distance { stream, leaf, .. } => Some((*stream, *leaf)),
             _ => None,
         })
         .collect()

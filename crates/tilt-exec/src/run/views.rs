@@ -129,15 +129,15 @@ impl StageRun<'_> {
             Source::RangeFirst(range) => view::column(ranges[*range].bounds(scratch).0),
             Source::RangeEnd(range) => view::column(ranges[*range].bounds(scratch).1),
             Source::RangeSplit(range) => view::column(ranges[*range].split(scratch)),
-            Source::Anchor {
+            Source::Distance {
                 range,
                 stream,
                 leaf,
-                early,
             } => {
                 let leaf = &self.all(*range)[stream].leaves[*leaf];
-                ranges[*range].anchors(leaf, *early, scratch)
+                ranges[*range].distances(leaf, scratch)
             }
+            Source::Anchor { .. } => unreachable!("anchors are those of blocks"),
         }
     }
 

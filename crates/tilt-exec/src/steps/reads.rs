@@ -71,7 +71,8 @@ pub(super) fn reads(plan: &Plan, stage: &Stage) -> Option<Vec<(StreamId, Read)>>
             | Source::RangeFirst(_)
             | Source::RangeEnd(_)
             | Source::RangeSplit(_)
-            | Source::Anchor { .. } => {}
+            | Source::Anchor { .. }
+            | Source::Distance { .. } => {}
         }
     }
     for locate in &stage.locates {

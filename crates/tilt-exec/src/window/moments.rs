@@ -25,16 +25,9 @@ impl Reduction<'_, '_, '_> {
         } else {
             Kind::Blocks
         };
-        let range = self.range;
         let ty = self.reads.planner.facts[&stream].leaves[leaf].ty;
         let slots = move |reads: &mut StageReads, body: &mut Body, value: ValueId, _: Valid| {
-            // Which of the two anchors it is, the direction of the loop decides.
-            let source = Source::Anchor {
-                range,
-                stream,
-                leaf,
-                early: false,
-            };
+            let source = Source::Anchor { stream, leaf };
             let access = reads.access(body, source, "anchor", ty, By::Range, false);
             let anchor = body.load(access);
             let (value, anchor) = (body.convert(value, Ty::F64), body.convert(anchor, Ty::F64));
@@ -97,20 +90,15 @@ impl Reduction<'_, '_, '_> {
     /// the late part.
     fn distance(&mut self, (stream, leaf): (StreamId, usize)) -> (ValueId, ValueId, ValueId) {
         let range = self.range;
-        let ty = self.reads.planner.facts[&stream].leaves[leaf].ty;
-        let [early, late] = [true, false].map(|early| {
-            let source = Source::Anchor {
-                range,
-                stream,
-                leaf,
-                early,
-            };
-            let anchor = self
-                .reads
-                .access(self.body, source, "anchor", ty, By::Row, false);
-            let anchor = self.body.load(anchor);
-            self.body.convert(anchor, Ty::F64)
-        });
+        let source = Source::Distance {
+            range,
+            stream,
+            leaf,
+        };
+        let distance = self
+            .reads
+            .access(self.body, source, "distance", Ty::F64, By::Row, false);
+        let distance = self.body.load(distance);
         let split = Source::RangeSplit(range);
         let split = self
             .reads
@@ -121,12 +109,6 @@ impl Reduction<'_, '_, '_> {
         let in_late = self.op(Binary::Sub, end, split);
         let in_late = self.body.convert(in_late, Ty::F64);
         let n = self.body.convert(self.extent.count, Ty::F64);
-        let zero = self.constant(0.0);
-        let no_late = self.body.compare(Compare::Eq, in_late, zero);
-        let no_early = self.body.compare(Compare::Eq, in_late, n);
-        let distance = self.op(Binary::Sub, late, early);
-        let distance = self.body.select(no_late, zero, distance);
-        let distance = self.body.select(no_early, zero, distance);
         let moved_by = self.op(Binary::Mul, in_late, distance);
         (n, distance, moved_by)
     }

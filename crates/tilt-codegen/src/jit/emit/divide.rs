@@ -14,6 +14,8 @@
 //!
 //! This holds while nothing leaves the normal numbers, and a zero would lose its sign: elsewhere the group is divided. What was an integer is never
 //! that small or large, nor is it -0, so only the divisor is looked at. Division by a constant power of two is one exact multiplication, which LLVM knows.
+//!
+//! Two of the three divisions of a kurtosis over 1000 samples, done so or not: 0.98 and 0.92 of the time of its scans on an EPYC (AVX2).
 
 use super::{Emitter, Value};
 use crate::lir::{Inst, Lanes, Ty, ValueId};
@@ -55,6 +57,10 @@ divide:
 }
 ";
 
+/// Without AVX-512 a division of eight doubles is two instructions of thirteen cycles: longer loops hide that, while they would wait for the dozen
+/// instructions that it takes to tell whether multiplications will do.
+const LONG: usize = 64;
+
 impl Emitter<'_> {
     /// `a / b` of doubles, if the divisor allows multiplications instead.
     pub(super) fn quotient(
@@ -70,7 +76,8 @@ impl Emitter<'_> {
             && self.lanes == Lanes::Eight
             && self.lp.ty(divisor) == Ty::F64
             && self.lp.is_invariant(divisor)
-            && !self.is_power_of_two(divisor);
+            && !self.is_power_of_two(divisor)
+            && (self.masks || self.lp.values.len() <= LONG);
         applies.then(|| {
             self.def(format_args!(
                 "call <8 x double> @quotient(<8 x double> {a}, <8 x double> {b}, i1 {was_integer})"
