@@ -8,6 +8,9 @@ VENV := .venv/bin
 PYTHON_CODE := python tests scripts docs examples benches/python benches/spark
 FUZZ_SECONDS ?= 20
 SOAK_SECONDS ?= 3600
+# Most of the time of the tests of random programs is LLVM's. The programs are the same in every run, so what it made of
+# them is kept; a change of the code generator is another key.
+KERNELS := $${CARGO_TARGET_DIR:-$$PWD/target}/kernels
 
 heading = @printf '\n== %s\n' '$(1)'
 
@@ -42,7 +45,8 @@ test: test-rust test-python test-spark ## run all tests
 test-rust: ## run the Rust tests
 	@scripts/setup system python
 	$(call heading,Rust tests)
-	cargo test --workspace
+	@mkdir -p -m 700 $(KERNELS) && find $(KERNELS) -type f -mtime +7 -delete
+	TILT_CACHE_DIR=$(KERNELS) cargo test --workspace
 
 .PHONY: checked
 checked: ## run the differential tests with the loop interpreter, which checks every access

@@ -28,7 +28,7 @@ impl Key {
     /// The key of `loops` compiled for `cpu`.
     pub(super) fn new(loops: &[Loop], options: Options, cpu: &Cpu) -> Self {
         let mut hash = Fnv::default();
-        let version = env!("CARGO_PKG_VERSION");
+        let version = concat!(env!("CARGO_PKG_VERSION"), " ", env!("TILT_CODEGEN"));
         let llvm = inkwell::support::get_llvm_version();
         write!(hash, "{version} {llvm:?} {cpu:?} {options:?} {loops:?}")
             .expect("hashing does not fail");
