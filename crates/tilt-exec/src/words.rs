@@ -12,7 +12,7 @@ pub(crate) struct Words<W> {
     /// Short ones are found without following a pointer.
     short: HashMap<Short, u32, Mixing>,
     long: HashMap<W, u32, Mixing>,
-    words: Vec<W>,
+    all: Vec<W>,
 }
 
 impl<W> Default for Words<W> {
@@ -20,7 +20,7 @@ impl<W> Default for Words<W> {
         Self {
             short: HashMap::default(),
             long: HashMap::default(),
-            words: Vec::new(),
+            all: Vec::new(),
         }
     }
 }
@@ -39,22 +39,22 @@ impl<W: Borrow<str> + Hash + Eq + Clone> Words<W> {
         if let Some(number) = known {
             return *number;
         }
-        let (number, word) = (self.words.len() as u32, W::from(word));
+        let (number, word) = (self.all.len() as u32, W::from(word));
         match short {
             Some(short) => self.short.insert(short, number),
             None => self.long.insert(word.clone(), number),
         };
-        self.words.push(word);
+        self.all.push(word);
         number
     }
 
     /// All words, by their numbers.
     pub(crate) fn all(&self) -> &[W] {
-        &self.words
+        &self.all
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.words.len()
+        self.all.len()
     }
 }
 
@@ -69,23 +69,19 @@ struct Short {
 impl Short {
     fn of(word: &str) -> Option<Self> {
         let bytes = word.as_bytes();
-        let (first, last) = match bytes {
-            [] => (0, 0),
-            [a] => (u64::from(*a), 0),
-            [a, b] => (u64::from(*a), u64::from(*b)),
-            [a, b, c] => (u64::from(*a) | u64::from(*b) << 8, u64::from(*c)),
-            _ if bytes.len() > 16 => return None,
-            _ => match (bytes.first_chunk(), bytes.last_chunk()) {
-                (Some(first), Some(last)) => {
-                    (u64::from_le_bytes(*first), u64::from_le_bytes(*last))
-                }
-                _ => {
-                    let first = *bytes.first_chunk()?;
-                    let last = *bytes.last_chunk()?;
-                    let half = |bytes: [u8; 4]| u64::from(u32::from_le_bytes(bytes));
-                    (half(first), half(last))
-                }
-            },
+        let four = |bytes: [u8; 4]| u64::from(u32::from_le_bytes(bytes));
+        let (first, last) = match bytes.len() {
+            0 => (0, 0),
+            n @ 1..4 => {
+                let [first, middle, last] = [0, n / 2, n - 1].map(|at| u64::from(bytes[at]));
+                (first | middle << 8, last)
+            }
+            4..8 => (four(*bytes.first_chunk()?), four(*bytes.last_chunk()?)),
+            8..=16 => (
+                u64::from_le_bytes(*bytes.first_chunk()?),
+                u64::from_le_bytes(*bytes.last_chunk()?),
+            ),
+            _ => return None,
         };
         let len = bytes.len() as u8;
         Some(Self { first, last, len })

@@ -59,9 +59,12 @@ impl Series {
         is_asked: impl Fn(usize) -> bool,
     ) -> Self {
         let leaves = self.leaves.iter().enumerate();
-        let leaves = leaves.map(|(number, leaf)| match is_asked(number) {
-            true => gather_leaf(rows, leaf, 1),
-            false => leaf.clone(),
+        let leaves = leaves.map(|(number, leaf)| {
+            if is_asked(number) {
+                gather_leaf(rows, leaf, 1)
+            } else {
+                leaf.clone()
+            }
         });
         let bits = self.present.as_ref();
         Self {
