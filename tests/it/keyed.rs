@@ -270,13 +270,17 @@ const IN_PLACE: [&str; 13] = [
 ];
 
 /// Programs that read by time alone, over the same.
-const ON_LINES: [&str; 6] = [
+const ON_LINES: [&str; 10] = [
     "~y[t] = {m: reduce mean ~e[t-12 : t] map (~e[t].x), n: reduce len ~e[t-30 : t-2]}",
     "~y[t] = if ~e[t].v > 0 then reduce std ~e[t-7 : t] map (~e[t].x) else null",
     "~y[t] = {k: ~e[t].k, v: ~e[t].v, s: reduce sum ~e[t-9 : t+6] map (~e[t].v)}",
     "~y[t at ~f] = {w: ~f[t].w, x: hold(~e[t-1]).x, m: reduce median ~e[t-20 : t] map (~e[t].x)}",
     "~d[t] = ~f[t].w * 2.0  ~y[t at ~e] = {b: ~e[t].b, l: reduce last ~d[t-40 : t], f: reduce first ~d[t-40 : t]}",
     "~y[t] = reduce slope ~e[t-25 : t] map (~e[t].x)",
+    "~d[t] = if ~e[t].b then ~e[t].x else null  ~y[t] = {d: ~d[t], m: reduce mean ~d[t-25 : t-1], n: reduce len ~d[t-9 : t]}",
+    "~c[t] = reduce max ~e[t-8 : t] map (~e[t].x)  ~y[t] = {c: ~c[t], x: ~e[t].x, d: reduce min ~c[t-19 : t]}",
+    "~y[t] = {b: ~e[t].b, any: reduce any ~e[t-9 : t-1] map (~e[t].b), s: reduce std ~e[t-31 : t-1] map (~e[t].x)}",
+    "~y[t at ~e] = {n: reduce n_unique ~e[t-30 : t] map (~e[t].v), x: ~e[t-1].x, s: reduce skew ~e[t-21 : t] map (~e[t].x)}",
 ];
 
 #[test]
@@ -307,7 +311,10 @@ fn keys_side_by_side_agree_with_the_oracle() {
                 let events = far(points(kind, n, &mut random));
                 let inputs = Inputs::from([("e".to_owned(), events), ("f".to_owned(), others)]);
                 let arrays = buffers(&program, &inputs);
-                for part in [None, Some(Span::new(-5 * stretch, 103 * stretch))] {
+                // Before the middle, after it, and next to nothing.
+                let parts = [(-5, 103), (120, 500), (88, 89)];
+                let parts = parts.map(|(from, to)| Some(Span::new(from * stretch, to * stretch)));
+                for part in std::iter::once(None).chain(parts) {
                     let options = Options {
                         part,
                         ..Options::default()

@@ -35,6 +35,7 @@ use crate::{
     text::{Dictionary, is_text},
 };
 
+mod asked;
 mod grouped;
 pub(crate) mod line;
 pub(crate) mod linked;

@@ -224,6 +224,17 @@ impl Ids {
         }
     }
 
+    /// The ids of some rows.
+    pub(crate) fn slice(&self, rows: Range<usize>) -> Self {
+        match self {
+            Self::Listed(ids) => Self::Listed(ids[rows].to_vec()),
+            Self::Offset { keys, first } => Self::Offset {
+                keys: keys.slice(rows.start, rows.len()),
+                first: *first,
+            },
+        }
+    }
+
     /// The id of a row.
     pub(crate) fn get(&self, row: usize) -> u32 {
         let mut id = [0];
@@ -330,6 +341,11 @@ fn extent(column: &Leaf, rows: Range<usize>) -> Option<(u64, u64)> {
         Ty::I64 if column.valid.is_none() => {
             let (low, high) = bounds::<i64>(column, rows)?;
             Some((signed(low), signed(high)))
+        }
+        // Strings.
+        Ty::U32 if column.valid.is_none() => {
+            let (low, high) = bounds::<u32>(column, rows)?;
+            Some((low.into(), high.into()))
         }
         _ => {
             let mut found = (u64::MAX, 0);

@@ -89,6 +89,7 @@ mod text;
 mod threads;
 mod view;
 mod window;
+mod words;
 
 pub use control::{Cancel, Progress};
 pub use error::Error;

@@ -17,7 +17,7 @@ use crate::{
     code::Code,
     control::{Control, share},
     plan::{Domain, Plan, Root, Stage},
-    run::{Piece, Shared, Trouble, Wanted, series_of},
+    run::{Piece, Shared, Trouble, Wanted, may_pick, series_of},
     series::{Axis, Series},
     stagewise::{is_sequential, is_stagewise},
     strips::Strips,
@@ -106,7 +106,6 @@ pub(crate) struct Job<'a> {
 impl Job<'_> {
     /// The output.
     pub(crate) fn run(&self) -> Result<Series, Trouble> {
-        let stage = self.plan.stages.last().expect("a plan has stages");
         match Whole::of(self.plan, self.lineage) {
             None => {}
             Some(Whole::Recurrence(_)) => {
@@ -129,18 +128,63 @@ impl Job<'_> {
         if self.overlaps(least, halo) {
             return self.stagewise();
         }
-        let (columns, streaming) = self.columns(stage, rows.len());
-        let size = match self.piece_rows {
+        self.in_pieces(axis, rows, None, self.piece_size(least, halo))
+    }
+
+    /// The output at some rows of its axis, in order. Stages that read each other by row are computed at all of them.
+    pub(crate) fn run_at(&self, picked: &[u32]) -> Result<Series, Trouble> {
+        let stage = self.plan.stages.last().expect("a plan has stages");
+        let cut = Whole::of(self.plan, self.lineage).is_none() && may_pick(stage);
+        let Some((all, _)) = self.rows().filter(|_| cut) else {
+            return self.run_and_pick(picked);
+        };
+        let axis = Arc::new(all.pick(picked));
+        let rows = 0..picked.len();
+        let halo = self.halo(&axis, &rows);
+        let least = self.least_rows(rows.len());
+        let size = match self.overlaps(least, halo) {
+            false => self.piece_size(least, halo),
+            // A single piece reads nothing twice.
+            true if self.threads == 1 && self.piece_rows.is_none() => rows.len().max(1),
+            true => return self.run_and_pick(picked),
+        };
+        self.in_pieces(axis, rows, Some(picked), size)
+    }
+
+    fn run_and_pick(&self, picked: &[u32]) -> Result<Series, Trouble> {
+        let series = self.run()?;
+        let axis = Arc::new(series.axis.pick(picked));
+        // A column that nobody reads has no rows.
+        let is_read = |leaf: usize| self.unread.get(leaf) != Some(&true);
+        Ok(series.pick(picked, &axis, is_read))
+    }
+
+    /// How many rows a piece has, of which one depends on so many of an input.
+    fn piece_size(&self, least: usize, halo: usize) -> usize {
+        match self.piece_rows {
             Some(_) => least,
             None => least
                 .max(halo.saturating_mul(halos(self.plan)))
                 .next_multiple_of(ALIGNED),
-        };
+        }
+    }
+
+    /// Some rows of an axis, so many in a piece. The axis has the rows that are picked of all, if any are.
+    fn in_pieces(
+        &self,
+        axis: Arc<Axis>,
+        rows: Range<usize>,
+        picked: Option<&[u32]>,
+        size: usize,
+    ) -> Result<Series, Trouble> {
+        let stage = self.plan.stages.last().expect("a plan has stages");
+        let (columns, streaming) = self.columns(stage, rows.len());
         let starts: Vec<usize> = rows.clone().step_by(size).collect();
         let piece = |start: &usize| {
             let of_piece = *start..rows.end.min(start + size);
             let at = start - rows.start;
-            self.piece(&axis, of_piece, &columns, at, rows.len(), streaming)
+            let share = (at, rows.len());
+            self.piece(&axis, of_piece, picked, &columns, share, streaming)
         };
         if self.threads > 1 && starts.len() > 1 {
             pool(self.threads).install(|| starts.par_iter().try_for_each(piece))?;
@@ -266,9 +310,9 @@ impl Job<'_> {
         &self,
         axis: &Axis,
         rows: Range<usize>,
+        picked: Option<&[u32]>,
         columns: &[Shared],
-        at: usize,
-        all: usize,
+        (at, all): (usize, usize),
         streaming: bool,
     ) -> Result<(), Trouble> {
         let span = span_of(axis, &rows);
@@ -284,12 +328,22 @@ impl Job<'_> {
             Root::Grid { .. } | Root::Calendar { .. } => axis.timeline.ends_until(scope.start),
             Root::Merge => 0,
         };
+        let of_piece = |picked: &[u32]| -> Vec<u32> {
+            let picked = picked[rows.clone()].iter();
+            picked.map(|row| row - first as u32).collect()
+        };
+        let picked = picked.map(of_piece);
+        let rows = match &picked {
+            Some(picked) => 0..picked.len(),
+            None => rows.start - first..rows.end - first,
+        };
         let piece = Piece {
             scope,
+            picked: picked.as_deref(),
             ..self.new_piece(
                 work,
                 Wanted::Rows {
-                    rows: rows.start - first..rows.end - first,
+                    rows,
                     columns,
                     at,
                     streaming,
@@ -393,6 +447,7 @@ impl Job<'_> {
             age: self.age,
             carried: None,
             found: None,
+            picked: None,
             open: false,
             wanted,
         }

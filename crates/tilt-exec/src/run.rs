@@ -44,11 +44,13 @@ use crate::{
 
 mod columns;
 mod inside;
+mod picked;
 mod seen;
 mod views;
 
 use columns::finish;
 pub(crate) use columns::{Output, Shared, lead, series_of};
+pub(crate) use picked::may_pick;
 pub(crate) use seen::{Seen, events_only, known_only};
 
 /// Rows that are computed together: their columns stay in the first cache.
@@ -73,6 +75,8 @@ pub(crate) struct Piece<'a> {
     pub(crate) scope: Span,
     /// Which rows of the output are wanted.
     pub(crate) wanted: Wanted<'a>,
+    /// Of the last stage only these rows of its axis are computed, in order, and `wanted` counts them; all without.
+    pub(crate) picked: Option<&'a [u32]>,
     /// What codes stand for.
     pub(crate) dictionary: &'a Dictionary,
     pub(crate) functions: &'a Functions,
@@ -138,7 +142,14 @@ impl Piece<'_> {
             let begun = self.control.stats().map(|_| Instant::now());
             let axis = self.axis(stage, &series);
             self.control.check()?;
-            let computed = StageRun::run(self, stage, &axis, &series, is_output)?;
+            let computed = match self.picked.filter(|_| is_output) {
+                None => StageRun::run(self, stage, &axis, &series, Seen::new(), is_output)?,
+                Some(rows) => {
+                    let (axis, own) = picked::picked(stage, &axis, &series, rows);
+                    let seen = seen::whole(stage, &series);
+                    StageRun::run(self, stage, &axis, &own, seen, is_output)?
+                }
+            };
             if let (Some(stats), Some(begun)) = (self.control.stats(), begun) {
                 let rows = match &self.wanted {
                     Wanted::Rows { rows, .. } if is_output => rows.len(),
@@ -166,7 +177,7 @@ impl Piece<'_> {
     ) -> Result<Series, Trouble> {
         self.control.check()?;
         let axis = self.axis(stage, series);
-        StageRun::run(self, stage, &axis, series, true)
+        StageRun::run(self, stage, &axis, series, Seen::new(), true)
     }
 
     /// Where a stream has events, given where it has values.
@@ -306,6 +317,7 @@ impl<'a> StageRun<'a> {
         stage: &'a Stage,
         axis: &'a Arc<Axis>,
         series: &'a BTreeMap<StreamId, Series>,
+        seen: Seen,
         is_output: bool,
     ) -> Result<Series, Trouble> {
         let main = &piece.plan.loops[stage.main];
@@ -338,7 +350,7 @@ impl<'a> StageRun<'a> {
             before: 0,
             rows: padded,
             main: stage.main,
-            seen: Cow::Owned(events_only(piece, stage, series, Seen::new())?),
+            seen: Cow::Owned(events_only(piece, stage, series, seen)?),
             stays: false,
         };
         if let (

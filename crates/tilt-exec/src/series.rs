@@ -11,7 +11,7 @@ use arrow_array::{
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow_schema::DataType;
 use tilt_codegen::lir::{LANES, Ty};
-use tilt_data::{Stamps, Timeline};
+use tilt_data::{Spans, Stamps, Timeline};
 use tilt_ir::Edge;
 
 use tilt_codegen::abi::View;
@@ -44,6 +44,18 @@ impl Axis {
         self.timeline.len()
     }
 
+    /// Some rows, in order.
+    pub(crate) fn pick(&self, rows: &[u32]) -> Self {
+        let ends = self.ends();
+        let ends = rows.iter().map(|row| ends[*row as usize]).collect();
+        let start = |row: &u32| self.timeline.start(*row as usize);
+        let timeline = match self.timeline.spans() {
+            Spans::Fixed(length) => Timeline::explicit(ends, Spans::Fixed(*length)),
+            _ => Timeline::intervals(rows.iter().map(start).collect(), ends),
+        };
+        Self::new(timeline, Vec::new())
+    }
+
     /// The ends, one by one.
     pub(crate) fn ends(&self) -> &ScalarBuffer<i64> {
         self.ends.get_or_init(|| self.timeline.ends())
@@ -53,7 +65,7 @@ impl Axis {
     pub(crate) fn edges(&self, edge: Edge) -> impl Fn(i64) -> i64 {
         let timeline = &self.timeline;
         let regular = match (timeline.period(), self.regular_ends(), timeline.spans()) {
-            (Some(period), Some(end), tilt_data::Spans::Fixed(length)) => {
+            (Some(period), Some(end), Spans::Fixed(length)) => {
                 let first = match edge {
                     Edge::Start => end.saturating_sub(*length),
                     Edge::End => end,
@@ -86,7 +98,7 @@ impl Axis {
     /// The first end, if ends are regular.
     pub(crate) fn regular_ends(&self) -> Option<i64> {
         match (self.timeline.stamps(), self.timeline.spans()) {
-            (Stamps::Regular { t0, .. }, tilt_data::Spans::Fixed(_)) => {
+            (Stamps::Regular { t0, .. }, Spans::Fixed(_)) => {
                 Some(t0.wrapping_add(self.timeline.shift()))
             }
             _ => None,

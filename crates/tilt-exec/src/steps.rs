@@ -518,6 +518,7 @@ impl Steps {
             run,
             scope: run,
             wanted: Wanted::Time(run),
+            picked: None,
             dictionary: &dictionary,
             functions: &common.functions,
             control: &common.control,

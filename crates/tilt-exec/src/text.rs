@@ -1,29 +1,25 @@
 //! Strings in loops: codes in the order of the strings, so that comparing codes compares strings. Where strings are still to come, and nothing asks for their order, codes only tell
 //! them apart.
 
-use std::{
-    collections::HashMap,
-    hash::{BuildHasher, Hasher, RandomState},
-    sync::Arc,
-};
+use std::{borrow::Borrow, collections::HashMap, hash::Hash, sync::Arc};
 
-use arrow_array::{Array, ArrayRef, StringArray, UInt32Array, cast::AsArray};
+use arrow_array::{Array, ArrayRef, StringArray, UInt32Array, cast::AsArray, types::UInt32Type};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use tilt_ir::{Agg, BinaryOp, DType, Expr, Program, Scalar};
 
-use crate::lists::Lists;
+use crate::{lists::Lists, words::Words};
 
-/// All strings of a run, sorted, with their codes, and its lists.
+/// All strings of a run, with their codes, and its lists.
 #[derive(Debug, Default)]
 pub(crate) struct Dictionary {
-    pub(crate) words: Vec<String>,
+    /// Sorted, unless they are in the order in which they came.
+    sorted: Vec<Arc<str>>,
+    came: Option<Words<Arc<str>>>,
     /// The codes of the program's constants.
     pub(crate) codes: HashMap<String, u32>,
     /// The columns that the dictionary was made from, as codes.
     columns: Vec<(ArrayRef, ArrayRef)>,
-    /// The codes of all words, where these are in the order in which they came.
-    came: Option<HashMap<String, u32, Mixing>>,
     /// What stands for lists.
     pub(crate) lists: Lists,
 }
@@ -38,33 +34,33 @@ impl Dictionary {
                 Expr::Const(Scalar::Str(text), _) => Some(&**text),
                 _ => None,
             });
-        let mut distinct = Distinct::default();
-        let constants: Vec<(&str, u32)> = constants
-            .map(|word| (word, distinct.number(word)))
-            .collect();
+        let mut words = Words::<&str>::default();
+        let constants: Vec<(&str, u32)> =
+            constants.map(|word| (word, words.number(word))).collect();
         let numbered: Vec<(&ArrayRef, Vec<u32>)> = columns
             .iter()
-            .filter_map(|column| Some((*column, distinct.number_all(column)?)))
+            .filter_map(|column| Some((*column, number_values(&mut words, column)?)))
             .collect();
-        let mut order: Vec<u32> = (0..distinct.words.len() as u32).collect();
-        order.sort_unstable_by_key(|number| distinct.words[*number as usize]);
+        let words = words.all();
+        let mut order: Vec<u32> = (0..words.len() as u32).collect();
+        order.sort_unstable_by_key(|number| words[*number as usize]);
         let mut codes = vec![0; order.len()];
         for (code, number) in order.iter().enumerate() {
             codes[*number as usize] = code as u32;
         }
-        let word = |number: &u32| distinct.words[*number as usize].to_owned();
+        let word = |number: &u32| Arc::from(words[*number as usize]);
+        let code = |number: u32| codes.get(number as usize).copied().unwrap_or(0);
         Self {
-            words: order.iter().map(word).collect(),
+            sorted: order.iter().map(word).collect(),
             codes: constants
                 .into_iter()
-                .map(|(word, number)| (word.to_owned(), codes[number as usize]))
+                .map(|(word, number)| (word.to_owned(), code(number)))
                 .collect(),
             columns: numbered
                 .into_iter()
                 .map(|(column, numbers)| {
-                    let code = |number: &u32| codes.get(*number as usize).copied().unwrap_or(0);
-                    let coded = numbers.iter().map(code).collect();
-                    (Arc::clone(column), with_nulls_of(column, coded))
+                    let of_values = numbers.into_iter().map(code).collect();
+                    (Arc::clone(column), coded(column, of_values))
                 })
                 .collect(),
             came: None,
@@ -75,30 +71,26 @@ impl Dictionary {
     /// The strings of a program's constants, to which others are [added](Self::learn) as they come.
     pub(crate) fn growing(program: &Program) -> Self {
         let constants = Self::new(program, &[]);
+        let mut came = Words::default();
+        for word in &constants.sorted {
+            came.number(word);
+        }
         Self {
-            came: Some(constants.codes.clone().into_iter().collect()),
+            came: Some(came),
             ..constants
         }
+    }
+
+    /// The words, by their codes.
+    pub(crate) fn words(&self) -> &[Arc<str>] {
+        self.came.as_ref().map_or(&self.sorted, Words::all)
     }
 
     /// A column of strings as codes, those that are new added; `None` if there are more than anybody should keep, or the dictionary does not grow.
     pub(crate) fn learn(&mut self, column: &ArrayRef) -> Option<ArrayRef> {
         let came = self.came.as_mut()?;
-        let mut distinct = Distinct::default();
-        let numbers = distinct.number_all(column)?;
-        let mut codes = Vec::with_capacity(distinct.words.len());
-        for word in distinct.words {
-            let code = came.get(word).copied();
-            codes.push(code.unwrap_or_else(|| {
-                let code = self.words.len() as u32;
-                self.words.push(word.to_owned());
-                came.insert(word.to_owned(), code);
-                code
-            }));
-        }
-        let code = |number: &u32| codes.get(*number as usize).copied().unwrap_or(0);
-        let coded = with_nulls_of(column, numbers.iter().map(code).collect());
-        (self.words.len() <= MOST_WORDS).then_some(coded)
+        let codes = learn(came, column)?;
+        (came.len() <= MOST_WORDS).then_some(codes)
     }
 
     /// A column of strings as codes; one that the dictionary was made from, or another with the same strings.
@@ -107,25 +99,34 @@ impl Dictionary {
         if let Some((_, coded)) = known {
             return Arc::clone(coded);
         }
-        let mut distinct = Distinct::default();
-        let numbers = distinct.number_all(column).unwrap_or_default();
-        let code = |word: &&str| self.words.binary_search_by(|w| w.as_str().cmp(word));
-        let codes: Vec<u32> = distinct
-            .words
+        let mut words = Words::<&str>::default();
+        let numbers = number_values(&mut words, column).unwrap_or_default();
+        let code = |word: &&str| self.sorted.binary_search_by(|w| (**w).cmp(word));
+        let codes: Vec<u32> = words
+            .all()
             .iter()
             .map(|word| code(word).map_or(0, |code| code as u32))
             .collect();
         let code = |number: &u32| codes.get(*number as usize).copied().unwrap_or(0);
-        with_nulls_of(column, numbers.iter().map(code).collect())
+        coded(column, numbers.iter().map(code).collect())
     }
 
     /// Codes as a column of strings.
     pub(crate) fn decode(&self, codes: &UInt32Array) -> ArrayRef {
-        let words = codes
-            .iter()
-            .map(|code| code.map(|c| self.words[c as usize].as_str()));
-        Arc::new(words.collect::<StringArray>())
+        decode(self.words(), codes)
     }
+}
+
+/// A column of strings as codes, words that are new added; `None` if it does not hold strings.
+pub(crate) fn learn(words: &mut Words<Arc<str>>, column: &ArrayRef) -> Option<ArrayRef> {
+    let codes = number_values(words, column)?;
+    Some(coded(column, codes))
+}
+
+/// Codes of words as a column of strings.
+pub(crate) fn decode(words: &[Arc<str>], codes: &UInt32Array) -> ArrayRef {
+    let texts = codes.iter().map(|code| code.map(|c| &*words[c as usize]));
+    Arc::new(texts.collect::<StringArray>())
 }
 
 /// How many words a dictionary that grows keeps before it begins anew.
@@ -156,99 +157,47 @@ fn has_text(dtype: &DType) -> bool {
     }
 }
 
-fn with_nulls_of(column: &ArrayRef, codes: Vec<u32>) -> ArrayRef {
+/// The numbers of the strings of a column, of a dictionary those of its values; anything where they are null. `None` if it does not hold strings.
+fn number_values<'c, W>(words: &mut Words<W>, column: &'c ArrayRef) -> Option<Vec<u32>>
+where
+    W: Borrow<str> + Hash + Eq + Clone + From<&'c str>,
+{
+    let number = |word: Option<&'c str>| word.map_or(0, |word| words.number(word));
+    Some(match column.data_type() {
+        DataType::Utf8 => column.as_string::<i32>().iter().map(number).collect(),
+        DataType::LargeUtf8 => column.as_string::<i64>().iter().map(number).collect(),
+        DataType::Utf8View => column.as_string_view().iter().map(number).collect(),
+        DataType::Dictionary(_, _) => {
+            let values = column.as_any_dictionary().values();
+            let numbers = number_values(words, values)?;
+            of_rows(values, numbers)
+        }
+        _ => return None,
+    })
+}
+
+/// What rows of a column have, given that of its values: the same, but for a dictionary. Anything where they are null.
+fn of_rows(column: &ArrayRef, of_values: Vec<u32>) -> Vec<u32> {
+    let Some(dictionary) = column.as_any_dictionary_opt() else {
+        return of_values;
+    };
+    let of_value = |value: usize| of_values.get(value).copied().unwrap_or(0);
+    if let Some(keys) = dictionary.keys().as_primitive_opt::<UInt32Type>() {
+        let keys = keys.values().iter();
+        return keys.map(|key| of_value(*key as usize)).collect();
+    }
+    // All keys are null then, and cannot be normalized.
+    if of_values.is_empty() {
+        return vec![0; column.len()];
+    }
+    let keys = dictionary.normalized_keys().into_iter();
+    keys.map(of_value).collect()
+}
+
+/// A column of strings as codes, given those of its values.
+fn coded(column: &ArrayRef, of_values: Vec<u32>) -> ArrayRef {
     let nulls: Option<NullBuffer> = column.logical_nulls();
-    Arc::new(UInt32Array::new(codes.into(), nulls))
-}
-
-/// Strings as they are met, numbered from 0.
-#[derive(Default)]
-struct Distinct<'c> {
-    numbers: HashMap<&'c str, u32, Mixing>,
-    words: Vec<&'c str>,
-}
-
-/// What stands for null.
-const NULL: u32 = u32::MAX;
-
-impl<'c> Distinct<'c> {
-    fn number(&mut self, word: &'c str) -> u32 {
-        let next = self.words.len() as u32;
-        let number = *self.numbers.entry(word).or_insert(next);
-        if number == next {
-            self.words.push(word);
-        }
-        number
-    }
-
-    /// The numbers of a column's rows; `None` if it does not hold strings.
-    fn number_all(&mut self, column: &'c ArrayRef) -> Option<Vec<u32>> {
-        let mut number = |word: Option<&'c str>| word.map_or(NULL, |word| self.number(word));
-        Some(match column.data_type() {
-            DataType::Utf8 => column.as_string::<i32>().iter().map(number).collect(),
-            DataType::LargeUtf8 => column.as_string::<i64>().iter().map(number).collect(),
-            DataType::Utf8View => column.as_string_view().iter().map(&mut number).collect(),
-            DataType::Dictionary(_, _) => {
-                let dictionary = column.as_any_dictionary();
-                // All keys are null then, and cannot be normalized.
-                if dictionary.values().is_empty() {
-                    return Some(vec![NULL; column.len()]);
-                }
-                let numbers = self.number_all(dictionary.values())?;
-                let keys = dictionary.normalized_keys().into_iter().enumerate();
-                let number = |(row, key): (usize, usize)| {
-                    let number = numbers.get(key).filter(|_| column.is_valid(row));
-                    number.copied().unwrap_or(NULL)
-                };
-                keys.map(number).collect()
-            }
-            _ => return None,
-        })
-    }
-}
-
-/// Mixes eight bytes at a time, from a beginning that nobody outside the process knows.
-#[derive(Clone)]
-pub(crate) struct Mixing(u64);
-
-impl Default for Mixing {
-    fn default() -> Self {
-        Self(RandomState::new().hash_one(0u8))
-    }
-}
-
-impl BuildHasher for Mixing {
-    type Hasher = Mixer;
-
-    fn build_hasher(&self) -> Mixer {
-        Mixer(self.0)
-    }
-}
-
-pub(crate) struct Mixer(u64);
-
-impl Mixer {
-    fn mix(&mut self, word: u64) {
-        let wide = u128::from(self.0 ^ word) * 0xd6e8_feb8_6659_fd93;
-        self.0 = (wide >> 64) as u64 ^ wide as u64;
-    }
-}
-
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<8>();
-        for word in words {
-            self.mix(u64::from_le_bytes(*word));
-        }
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        // The length keeps strings apart that differ by zeros only.
-        self.mix(u64::from_le_bytes(last) ^ (bytes.len() as u64) << 56);
-    }
+    Arc::new(UInt32Array::new(of_rows(column, of_values).into(), nulls))
 }
 
 /// Whether a type is a string.
@@ -262,6 +211,10 @@ mod tests {
     use tilt_ir::parse;
 
     use super::*;
+
+    fn texts(dictionary: &Dictionary) -> Vec<&str> {
+        dictionary.words().iter().map(AsRef::as_ref).collect()
+    }
 
     #[test]
     fn words_that_come_later_are_told_apart_from_all_before() {
@@ -283,7 +236,7 @@ mod tests {
             [Some(1), None, constant]
         );
         assert_eq!(codes(vec![Some("a"), Some("z")]), [Some(2), Some(1)]);
-        assert_eq!(dictionary.words, ["m", "z", "a"]);
+        assert_eq!(texts(&dictionary), ["m", "z", "a"]);
         let ordered = text.replace("==", "<");
         assert!(!are_only_told_apart(&parse(&ordered).expect("a program")));
     }
@@ -305,7 +258,7 @@ mod tests {
         let coded: ArrayRef = Arc::new(coded);
         let dictionary = Dictionary::new(&program, &[&strings, &views, &coded]);
         assert_eq!(
-            dictionary.words,
+            texts(&dictionary),
             ["", "a long word, longer than eight bytes", "b", "m", "z"]
         );
         assert_eq!(dictionary.codes["m"], 3);

@@ -75,6 +75,11 @@ impl Grouped {
         self.ends.len()
     }
 
+    /// The first place of a key.
+    pub(super) fn begin(&self, key: usize) -> u32 {
+        self.bounds[key]
+    }
+
     fn range(&self, key: usize) -> Range<usize> {
         self.bounds[key] as usize..self.bounds[key + 1] as usize
     }

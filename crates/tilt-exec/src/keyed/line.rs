@@ -4,7 +4,7 @@
 //! event, and every window is as long as a part of the distance, so that it is split at the same events. And no key matters to another if the
 //! distance is longer than anything that is read, and than any event that is held may be old.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, ScalarBuffer};
@@ -14,7 +14,7 @@ use tilt_codegen::lir::{Inst, Loop, Sink, Store, ValueId};
 use tilt_data::{Column, SnapshotBuffer, Spans, Timeline, dtype::to_arrow};
 use tilt_ir::{Agg, Bounds, Expr, Id, Program, Span, StreamId};
 
-use super::{Output, RowKeys, Run, bare, leaf_types, places::gather_leaf};
+use super::{Output, RowKeys, Run, asked::Asked, bare, leaf_types, places::gather_leaf};
 use crate::{
     control::{ALL_WORK, share},
     error::Error,
@@ -154,6 +154,24 @@ pub(super) fn root(plan: &Plan) -> Option<StreamId> {
     }
 }
 
+/// Rows of an input that results were computed for.
+pub(super) struct Computed<'a> {
+    /// The keys of all rows of the input.
+    pub(super) ids: &'a Ids,
+    /// Which rows these are.
+    pub(super) rows: Range<usize>,
+    /// The place of each on the lines; its own number if nothing is said.
+    pub(super) places: Option<&'a [u32]>,
+}
+
+impl Computed<'_> {
+    fn place(&self, row: u32) -> u32 {
+        let first = self.rows.start;
+        self.places
+            .map_or(row, |places| places[row as usize - first])
+    }
+}
+
 impl Run<'_> {
     /// The output, if keys can be put on lines; `None` where another way must be taken.
     pub(super) fn on_lines(&self, layout: Layout) -> Result<Option<SnapshotBuffer>, Error> {
@@ -189,6 +207,10 @@ impl Run<'_> {
         let carried = self.carried(plan, root);
         let unread = unread(plan, &carried);
         self.gather(plan, &mut groups)?;
+        let grouped = &groups[&root];
+        let rows = self.asked_rows(root);
+        let asked = (4 * rows.len() <= 3 * grouped.len())
+            .then(|| Asked::of(grouped, rows.clone(), keys.len(), threads));
         let mut lines = Vec::new();
         for first in (0..keys.len()).step_by(layout.keys) {
             self.control.alive()?;
@@ -218,7 +240,11 @@ impl Run<'_> {
                 age: Some(layout.age),
                 unread: &unread,
             };
-            match job.run() {
+            let found = match &asked {
+                Some(asked) => job.run_at(&asked.of_line(grouped, &of_line)),
+                None => job.run(),
+            };
+            match found {
                 Ok(series) => lines.push(series),
                 Err(Trouble(why)) => {
                     self.control.alive()?;
@@ -228,9 +254,16 @@ impl Run<'_> {
             }
         }
         self.control.alive()?;
-        let grouped = &groups[&root];
-        let places = (&grouped.ids, Some(grouped.places.of_rows()));
-        let output = self.in_order(plan, &carried, places, root, &lines);
+        let places = match &asked {
+            Some(asked) => asked.places.of_rows(),
+            None => &grouped.places.of_rows()[rows.clone()],
+        };
+        let computed = Computed {
+            ids: &grouped.ids,
+            rows,
+            places: Some(places),
+        };
+        let output = self.in_order(plan, &carried, &computed, root, &lines);
         let output = output.map_err(|e| Error::Internal(e.to_string()))?;
         self.assemble(&keys, output)
     }
@@ -249,26 +282,33 @@ impl Run<'_> {
         passed.zip(&types).map(carried).collect()
     }
 
-    /// The results of all lines as rows of the output: those of the input that they are computed for, in its order. Each row of that has a key
-    /// and a place on the lines, which is its own number if nothing is said.
+    /// The rows of an input that end in the part that is asked for.
+    pub(super) fn asked_rows(&self, input: StreamId) -> Range<usize> {
+        let timeline = &self.series[&input].axis.timeline;
+        let Span { start, end } = self.part();
+        let first = timeline.ends_until(start);
+        first..timeline.ends_until(end).max(first)
+    }
+
+    /// The results of all lines as rows of the output: those of the input that they are computed for, in its order.
     pub(super) fn in_order(
         &self,
         plan: &Plan,
         carried: &[Option<ArrayRef>],
-        (ids, all): (&Ids, Option<&[u32]>),
+        computed: &Computed,
         root: StreamId,
         lines: &[Series],
     ) -> Result<Output, ArrowError> {
         let stage = plan.stages.last().expect("a plan has stages");
         let types = leaf_types(self.query.program.stream_dtype(stage.stream));
-        let rows = self.rows_in_order((ids, all), root, joined(lines).as_ref());
-        let some: Option<Vec<u32>> = (rows.as_ref()).zip(all).map(|(rows, all)| {
+        let rows = self.rows_in_order(computed, root, joined(lines).as_ref());
+        let some: Option<Vec<u32>> = rows.as_ref().map(|rows| {
             let rows = rows.values().iter();
-            rows.map(|row| all[*row as usize]).collect()
+            rows.map(|row| computed.place(*row)).collect()
         });
         // Where each row of the output is on the lines; `None` if they have just these rows.
-        let places = some.as_deref().or(all);
-        let places = places.or(rows.as_ref().map(|rows| &**rows.values()));
+        let places = some.as_deref().or(computed.places);
+        let ids = computed.ids;
         let of_rows = |column: &ArrayRef| match &rows {
             None => Ok(ArrayRef::clone(column)),
             Some(rows) => take(column, rows, None),
@@ -309,30 +349,27 @@ impl Run<'_> {
     /// The rows of the output, as numbers of the input's rows; `None` if they are all of them in their order.
     fn rows_in_order(
         &self,
-        (ids, places): (&Ids, Option<&[u32]>),
+        computed: &Computed,
         root: StreamId,
         present: Option<&BooleanBuffer>,
     ) -> Option<UInt32Array> {
         let ends = self.series[&root].axis.ends();
-        let part = self.options.part;
-        let is_wanted = |row: &u32| {
-            let row = *row as usize;
-            let place = places.map_or(row, |places| places[row] as usize);
-            present.is_none_or(|bits| bits.value(place))
-                && part.is_none_or(|part| part.start < ends[row] && ends[row] <= part.end)
-        };
+        let asked = &computed.rows;
+        let is_event =
+            |row: &u32| present.is_none_or(|bits| bits.value(computed.place(*row) as usize));
         // Where no two events overlap, no two end at once.
         let buffer = &self.buffers[&root];
-        let order = (buffer.is_bag()).then(|| by_end_and_key(ends, ids));
+        let order = (buffer.is_bag()).then(|| by_end_and_key(ends, asked, computed.ids));
         let order = order.flatten();
-        if order.is_none() && present.is_none() && part.is_none() {
+        if order.is_none() && present.is_none() && asked.len() == ends.len() {
             return None;
         }
-        let wanted = in_parts(ends.len(), self.threads(), |rows| match &order {
-            None => (rows.start as u32..rows.end as u32)
-                .filter(is_wanted)
+        let first = asked.start;
+        let wanted = in_parts(asked.len(), self.threads(), |rows| match &order {
+            None => ((first + rows.start) as u32..(first + rows.end) as u32)
+                .filter(is_event)
                 .collect::<Vec<_>>(),
-            Some(order) => order[rows].iter().copied().filter(is_wanted).collect(),
+            Some(order) => order[rows].iter().copied().filter(is_event).collect(),
         });
         Some(wanted.concat().into())
     }
@@ -414,13 +451,14 @@ fn joined(lines: &[Series]) -> Option<BooleanBuffer> {
     (bits.count_set_bits() < bits.len()).then_some(bits)
 }
 
-/// Rows, given by end, in the order of the output: by end, then key. `None` if they are so already.
-fn by_end_and_key(ends: &[i64], ids: &Ids) -> Option<Vec<u32>> {
+/// Some rows, given by end, in the order of the output: by end, then key. `None` if they are so already. All that end together are among them, or none.
+fn by_end_and_key(ends: &[i64], rows: &Range<usize>, ids: &Ids) -> Option<Vec<u32>> {
+    let ends = &ends[rows.clone()];
     let neighbours = ends.iter().zip(ends.get(1..).unwrap_or_default());
     if neighbours.filter(|(a, b)| a == b).count() == 0 {
         return None;
     }
-    let mut rows: Vec<u32> = (0..ends.len() as u32).collect();
+    let mut rows: Vec<u32> = (rows.start as u32..rows.end as u32).collect();
     let mut rest = &mut rows[..];
     for equal in ends.chunk_by(|a, b| a == b) {
         let (these, others) = rest.split_at_mut(equal.len());

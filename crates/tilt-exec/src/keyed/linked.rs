@@ -13,7 +13,7 @@ use tilt_ir::{Expr, OPEN, Overlap, Program, StreamId, Timeline, Timelines};
 
 use super::{
     Run,
-    line::{self, root, unread},
+    line::{self, Computed, root, unread},
     places::filled,
 };
 use crate::{
@@ -190,7 +190,12 @@ impl Run<'_> {
         let (Some(computed), ids) = (output, known.ids[&root]) else {
             return Ok(None);
         };
-        let output = self.in_order(plan, &carried, (ids, None), root, &[computed]);
+        let computed_rows = Computed {
+            ids,
+            rows: self.asked_rows(root),
+            places: None,
+        };
+        let output = self.in_order(plan, &carried, &computed_rows, root, &[computed]);
         let output = output.map_err(|e| Error::Internal(e.to_string()))?;
         self.assemble(&keys, output)
     }

@@ -3,18 +3,19 @@
 //! Rows that are held are put together, and their keys told apart, at every part that looks back to them. So each string is looked up once, when its row comes; codes are copied
 //! after that, and rows are shown with a dictionary of them.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::Arc,
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use arrow_array::{
-    Array, ArrayRef, DictionaryArray, LargeStringArray, StringArray, UInt32Array, cast::AsArray,
+    Array, ArrayRef, DictionaryArray, LargeStringArray, UInt32Array, cast::AsArray,
     types::UInt32Type,
 };
+use arrow_schema::DataType;
 use tilt_data::{Column, DataError, SnapshotBuffer};
 
-use crate::text::Mixing;
+use crate::{
+    text::{decode, learn},
+    words::Words,
+};
 
 /// So many words more than rows may be kept that no row has any more.
 const SPARE: usize = 1 << 12;
@@ -24,8 +25,7 @@ const SPARE: usize = 1 << 12;
 pub(super) struct Coded {
     /// The column of keys.
     key: String,
-    codes: HashMap<Arc<str>, u32, Mixing>,
-    words: Vec<Arc<str>>,
+    words: Words<Arc<str>>,
     /// The words as a column; some of the last may be missing.
     column: ArrayRef,
 }
@@ -34,39 +34,25 @@ impl Coded {
     pub(super) fn new(key: &str) -> Self {
         Self {
             key: key.to_owned(),
-            codes: HashMap::default(),
-            words: Vec::new(),
-            column: words(&[]),
+            words: Words::default(),
+            column: column_of(&[]),
         }
     }
 
     /// A chunk whose keys are codes; as it is if they are no strings of the usual form.
     pub(super) fn encode(&mut self, chunk: &SnapshotBuffer) -> Result<SnapshotBuffer, DataError> {
         let texts = self.keys_of(chunk);
-        let Some((at, texts)) = texts.and_then(|(at, a)| Some((at, a.as_string_opt::<i32>()?)))
-        else {
-            return Ok(chunk.clone());
-        };
-        let code = |word: Option<&str>| word.map_or(0, |word| self.code(word));
-        let codes: Vec<u32> = texts.iter().map(code).collect();
-        let codes = UInt32Array::new(codes.into(), texts.nulls().cloned());
-        with_column(chunk, at, Arc::new(codes))
-    }
-
-    fn code(&mut self, word: &str) -> u32 {
-        if let Some(code) = self.codes.get(word) {
-            return *code;
+        let texts = texts.filter(|(_, keys)| *keys.data_type() == DataType::Utf8);
+        match texts.and_then(|(at, keys)| Some((at, learn(&mut self.words, keys)?))) {
+            Some((at, codes)) => with_column(chunk, at, codes),
+            None => Ok(chunk.clone()),
         }
-        let (word, code) = (Arc::<str>::from(word), self.words.len() as u32);
-        self.words.push(Arc::clone(&word));
-        self.codes.insert(word, code);
-        code
     }
 
     /// Lets [`show`](Self::show) know all words.
     pub(super) fn complete(&mut self) {
         if self.column.len() < self.words.len() {
-            self.column = words(&self.words);
+            self.column = column_of(self.words.all());
         }
     }
 
@@ -84,9 +70,7 @@ impl Coded {
         let Some((at, codes)) = self.codes_of(chunk) else {
             return Ok(chunk.clone());
         };
-        let word = |code: Option<u32>| code.map(|code| &*self.words[code as usize]);
-        let texts: StringArray = codes.iter().map(word).collect();
-        with_column(chunk, at, Arc::new(texts))
+        with_column(chunk, at, decode(self.words.all(), codes))
     }
 
     /// Forgets words that no row of some chunks has any more, if they may be most of all.
@@ -117,7 +101,7 @@ impl Coded {
     }
 }
 
-fn words(words: &[Arc<str>]) -> ArrayRef {
+fn column_of(words: &[Arc<str>]) -> ArrayRef {
     Arc::new(LargeStringArray::from_iter_values(words))
 }
 
@@ -136,6 +120,7 @@ fn with_column(
 
 #[cfg(test)]
 mod tests {
+    use arrow_array::StringArray;
     use tilt_data::{Spans, Timeline};
     use tilt_ir::Unit;
 

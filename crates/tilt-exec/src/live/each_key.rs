@@ -28,7 +28,8 @@ use crate::{
     run::Trouble,
     series::Leaf,
     steps::{Arrived, Common, Reached, Steps},
-    text::{Dictionary, Mixing},
+    text::Dictionary,
+    words::Mixing,
 };
 
 /// Rows that the columns of a key have room for at first.

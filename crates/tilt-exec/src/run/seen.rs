@@ -55,6 +55,16 @@ fn is_folded(stage: &Stage, range: usize) -> bool {
         && windows().all(|w| !w.sources.contains(&Source::Ends))
 }
 
+/// All rows for every range, where a stage has only some.
+pub(super) fn whole(stage: &Stage, series: &BTreeMap<StreamId, Series>) -> Seen {
+    let sight = || Sight {
+        all: series.clone(),
+        renumbered: false,
+    };
+    let ranges = 0..stage.ranges.len();
+    ranges.map(|number| (number, sight())).collect()
+}
+
 /// What ranges see while rows arrive: what a window adds up may be known of fewer rows than there are of its source, and then no window needs
 /// the others yet.
 pub(crate) fn known_only(stage: &Stage, series: &BTreeMap<StreamId, Series>) -> Seen {
