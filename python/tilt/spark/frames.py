@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from tilt.errors import InternalError
 from tilt.spark.boot import shipped
+from tilt.spark.hashing import is_light
 from tilt.spark.packing import HEADER, NUMBER, PLACE, TAG, packed_schema
 from tilt.spark.placing import HASH, PLAN, PackTask
 from tilt.spark.records import named
@@ -36,9 +37,13 @@ def rows(bound: Bound, name: str) -> DataFrame:
     return source.frame.select(*map(named, bound.columns(name)))
 
 
-def hashed(key: str) -> Column:
-    """Give a hash of the key of rows."""
-    return F.xxhash64(named(key))
+def hashed(bound: Bound, name: str) -> dict[str, Column]:
+    """Give a column with a hash of the key of rows, unless there is none, or tasks hash it themselves."""
+    source = bound.inputs[name]
+    key = source.events.key
+    if key is None or is_light(source.schema().field(key).type):
+        return {}
+    return {HASH: F.xxhash64(named(key))}
 
 
 def packed(bound: Bound, query: QueryTask, places: int, plan: Column | None) -> list[DataFrame]:
@@ -46,9 +51,7 @@ def packed(bound: Bound, query: QueryTask, places: int, plan: Column | None) -> 
     schemas = tuple(given.schema for given in query.inputs)
     parts = []
     for at, given in enumerate(query.inputs):
-        found = {}
-        if given.events.key is not None:
-            found[HASH] = hashed(given.events.key)
+        found = hashed(bound, given.name)
         if plan is not None:
             # It is the same for all rows: one of each partition tells it.
             is_first = F.monotonically_increasing_id().bitwiseAND(_WITHIN) == 0

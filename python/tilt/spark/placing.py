@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import pyarrow as pa
 
+from tilt.spark.hashing import hashes_of
 from tilt.spark.packing import Numbers, cut_blocks, packed_column, packed_schema
 from tilt.spark.task import as_integers
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from tilt.spark.cuts import Slices
 
 HASH, PLAN = "tilt hash", "tilt plan"
-"""The columns that rows come with: a hash of the key, and in the first row of a partition a :class:`Plan`."""
+"""The columns that rows may come with: a hash of the key, and in the first row of a partition a :class:`Plan`."""
 _AT_ONCE = 1 << 20
 """How many copies of rows are made at once, about."""
 _RADIX = 1 << 16
@@ -121,7 +122,7 @@ class PackTask:
         """
         count = batch.num_rows
         if self.is_keyed:
-            hashes = batch.column(HASH).to_numpy()
+            hashes = known_hashes(batch, self.events.key)
             places = hashes % self.places
             if plan is None or not plan.keys:
                 return places, None
@@ -156,6 +157,13 @@ class PackTask:
             first, rows = np.repeat(first, copies) + within, np.repeat(rows, copies)
         place = first if plan.places is None else np.array(plan.places)[first]
         return place + self.places, rows
+
+
+def known_hashes(batch: pa.RecordBatch, key: str | None) -> Numbers:
+    """Give the hashes that rows come with, or else those of their keys."""
+    if HASH in batch.schema.names:
+        return batch.column(HASH).to_numpy()  # type: ignore[no-any-return]
+    return hashes_of(batch.column(key))
 
 
 def _found(edges: list[int], times: Numbers, side: Literal["left", "right"]) -> Numbers:

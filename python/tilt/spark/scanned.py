@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
 from tilt.errors import QueryError
 from tilt.spark.boot import shipped
 from tilt.spark.frames import moved
-from tilt.spark.packing import movable, packed_schema, values_of
+from tilt.spark.packing import movable, packed_schema
 from tilt.spark.parquet import read_groups, scan_of, span_of
-from tilt.spark.placing import HASH, PackTask
+from tilt.spark.placing import PackTask
 from tilt.spark.schemas import spark_schema
 from tilt.spark.task import PartitionTask
 
@@ -49,33 +47,7 @@ class ScanTask:
     def _rows(self, number: int) -> Iterator[pa.RecordBatch]:
         for group in self.shares[number]:
             (rows,) = read_groups(self.given, group.path, [group.number])
-            rows = rows.cast(self.pack.schemas[self.pack.input])
-            if self.given.events.key is not None:
-                rows = rows.append_column(HASH, _hashes(rows.column(self.given.events.key)))
-            yield from rows.combine_chunks().to_batches()
-
-
-def _hashes(keys: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Give numbers that are the same for equal keys, and not negative."""
-    return pa.chunked_array([_hashed(chunk) for chunk in keys.chunks], pa.int64())
-
-
-def _hashed(keys: pa.Array) -> pa.Array:
-    if pa.types.is_string(keys.type):
-        known = keys.dictionary_encode()
-        texts = known.dictionary.to_pylist()
-        table = np.array([zlib.crc32(text.encode()) for text in texts] + [0], np.uint64)
-        numbers = table[np.asarray(known.indices.fill_null(len(texts)))]
-    elif pa.types.is_floating(keys.type):
-        # Equal keys may differ in their bits.
-        floats = np.asarray(keys.cast(pa.float64()).fill_null(0.0)) + 0.0
-        numbers = np.where(np.isnan(floats), np.nan, floats).view(np.uint64)
-    else:
-        whole = keys.cast(pa.int64(), safe=False) if pa.types.is_integer(keys.type) else keys
-        numbers = np.where(np.asarray(keys.is_valid()), values_of(whole).astype(np.uint64), np.uint64(0))
-    with np.errstate(over="ignore"):
-        mixed = (numbers ^ (numbers >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
-    return pa.array((mixed >> np.uint64(24)).astype(np.int64))
+            yield from rows.cast(self.pack.schemas[self.pack.input]).combine_chunks().to_batches()
 
 
 def plain(name: str, schema: pa.Schema) -> pa.Schema:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from tilt.spark.boot import shipped
 from tilt.spark.frames import hashed, merged, rows
-from tilt.spark.placing import HASH
+from tilt.spark.placing import known_hashes
 from tilt.spark.records import named
 from tilt.spark.schemas import spark_schema
 from tilt.spark.survey import PLANNED, cut_input, planned, row_of
@@ -39,7 +39,7 @@ _KEYS, _POINTS = 64, 256
 """Of how many keys a partition tells times, and how many of them."""
 _LEAST = 1 / 64
 """Which share of the rows that a place has on average a key must have to be worth telling."""
-TIME = "tilt time"
+KEY, TIME = "tilt key", "tilt time"
 _SAMPLED = pa.schema(
     [
         ("hash", pa.int64()),
@@ -62,13 +62,11 @@ class SampleTask:
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give a row for each of these keys, and one without a key, which has the rows of places."""
-        found = [batch for batch in batches if batch.num_rows]
-        if not found:
+        found = [batch.filter(batch.column(TIME).is_valid()) for batch in batches]
+        if not any(batch.num_rows for batch in found):
             return
-        rows = pa.Table.from_batches(found)
-        rows = rows.filter(rows.column(TIME).is_valid())
-        hashes = rows.column(HASH).to_numpy()
-        times = as_integers(rows.column(TIME))
+        hashes = np.concatenate([known_hashes(batch, KEY) for batch in found])
+        times = as_integers(pa.Table.from_batches(found).column(TIME))
         keys, inverse, counts = np.unique(hashes, return_inverse=True, return_counts=True)
         frequent = np.argsort(-counts, kind="stable")[:_KEYS]
         told = []
@@ -160,6 +158,7 @@ class Skew:
     def _sampled(self, at: int, name: str, key: str) -> DataFrame:
         times = self.bound.inputs[name].events.times
         end = named(times if isinstance(times, str) else times[1])
-        told = rows(self.bound, name).select(hashed(key).alias(HASH), end.alias(TIME))
-        drawn = told.where(F.pmod(F.xxhash64(HASH, TIME), F.lit(ONE_IN)) == 0)
-        return drawn.mapInArrow(shipped(SampleTask(at, self.partitions)), spark_schema(_SAMPLED))
+        drawn = rows(self.bound, name).where(F.pmod(F.xxhash64(named(key), end), F.lit(ONE_IN)) == 0)
+        known = hashed(self.bound, name) or {KEY: named(key)}
+        told = drawn.select(*(value.alias(column) for column, value in known.items()), end.alias(TIME))
+        return told.mapInArrow(shipped(SampleTask(at, self.partitions)), spark_schema(_SAMPLED))
