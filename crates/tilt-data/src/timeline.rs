@@ -449,7 +449,20 @@ impl Timeline {
 
     /// How many events end at or before `t`; they are the first ones.
     pub fn ends_until(&self, t: i64) -> usize {
-        partition_point(self.len(), |i| self.end(i) <= t)
+        let len = self.len();
+        // Where stamps are ends, arithmetic knows; elsewhere it would be found out that it does not.
+        if let Stamps::Regular { t0, period, .. } = &self.stamps
+            && let Some(since) = t.checked_sub(*t0)
+        {
+            let n = since
+                .div_euclid(*period)
+                .saturating_add(1)
+                .clamp(0, len as i64) as usize;
+            if (n == 0 || self.end(n - 1) <= t) && (n == len || self.end(n) > t) {
+                return n;
+            }
+        }
+        partition_point(len, |i| self.end(i) <= t)
     }
 
     /// The least `n` such that no event from row `n` on starts before `t`.

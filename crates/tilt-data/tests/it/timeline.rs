@@ -56,12 +56,13 @@ fn a_slice_has_the_events_of_the_whole_at_its_edges_too() {
             .collect();
         let starts = times.iter().map(|e| e - rng.range(1, 9)).collect();
         let stamps: ScalarBuffer<i64> = times.into();
-        let whole = match round % 6 {
+        let whole = match round % 7 {
             0 => Timeline::explicit(stamps, Spans::Fixed(3)),
             1 => Timeline::explicit(stamps, Spans::Contiguous { first_start: -30 }),
             2 => Timeline::explicit(stamps, Spans::UntilNext { next: OPEN }),
             3 => Timeline::explicit(stamps, Spans::UntilNext { next: t + 2 }),
             4 => Timeline::intervals(starts, stamps),
+            5 => Timeline::regular(-7, 3, len, Spans::Fixed(2)),
             _ => Timeline::regular(-7, 3, len, Spans::UntilNext { next: OPEN }),
         };
         let offset = rng.range(0, len as i64) as usize;
@@ -82,7 +83,7 @@ fn a_slice_has_the_events_of_the_whole_at_its_edges_too() {
             slice.superseded(),
             all(&slice).iter().filter(|s| s.end <= s.start).count()
         );
-        for at in -40..40 {
+        for at in (-40..40).chain([i64::MIN, i64::MAX]) {
             let ended = all(&slice).iter().filter(|s| s.end <= at).count();
             assert_eq!(slice.ends_until(at), ended);
             let last = all(&slice).iter().rposition(|s| s.start < at);
