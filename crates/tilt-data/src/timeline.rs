@@ -450,9 +450,10 @@ impl Timeline {
     /// How many events end at or before `t`; they are the first ones.
     pub fn ends_until(&self, t: i64) -> usize {
         let len = self.len();
-        // Where stamps are ends, arithmetic knows; elsewhere it would be found out that it does not.
-        if let Stamps::Regular { t0, period, .. } = &self.stamps
-            && let Some(since) = t.checked_sub(*t0)
+        // Ends of periodic events are a period apart, unless the last one is open: then what is found here is not the answer.
+        if let Stamps::Regular { period, .. } = &self.stamps
+            && len > 0
+            && let Some(since) = t.checked_sub(self.end(0))
         {
             let n = since
                 .div_euclid(*period)

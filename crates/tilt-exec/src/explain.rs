@@ -245,8 +245,8 @@ impl Explained<'_> {
         };
         let inside = stage.inside.as_ref().map_or(String::new(), |inside| {
             let number = inside.main;
-            let too = if inside.streaming { "so, too, " } else { "" };
-            format!("; loop {number} {too}where all rows that it reads exist")
+            let so = stage.streaming.map_or("", |_| "so, too, ");
+            format!("; loop {number} {so}where all rows that it reads exist")
         });
         writeln!(out, "  loop {}: {}{past}{inside}", stage.main, shape(main))
     }

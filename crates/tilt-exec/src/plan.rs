@@ -55,8 +55,10 @@ impl Plan {
     pub(crate) fn late(&self) -> Vec<usize> {
         let of_stage = |stage: &Stage| {
             let full = stage.full.iter().map(|(_, full)| *full);
-            let inside = stage.inside.iter().filter(|inside| inside.streaming);
-            let past = stage.streaming.into_iter().chain(inside.map(|i| i.main));
+            let past = stage.streaming.iter().flat_map(|streaming| {
+                let inside = stage.inside.iter().map(|inside| inside.main);
+                inside.chain([*streaming])
+            });
             past.chain(full).collect::<Vec<_>>()
         };
         self.stages.iter().flat_map(of_stage).collect()
@@ -95,7 +97,7 @@ pub(crate) struct Stage {
     pub(crate) main: usize,
     /// The same loop with stores past the caches, for an output that they cannot hold.
     pub(crate) streaming: Option<usize>,
-    /// The main loop for rows all of whose neighbours that are read exist.
+    /// The main loop for rows all of which that are read exist. Where there is one with stores past the caches it takes the place of that one only.
     pub(crate) inside: Option<Inside>,
     /// Of these loops, by their numbers, those for rows whose windows lie whole in their sources, and have no gaps where these are counted.
     pub(crate) full: Vec<(usize, usize)>,
@@ -116,8 +118,6 @@ impl Stage {
 #[derive(Debug)]
 pub(crate) struct Inside {
     pub(crate) main: usize,
-    /// Whether it takes the place of the loop with stores past the caches, and of no other.
-    pub(crate) streaming: bool,
     pub(crate) sources: Vec<Source>,
     pub(crate) params: Vec<ParamSource>,
 }
@@ -518,7 +518,6 @@ impl<'p> Planner<'p> {
             } else {
                 inside.body
             }),
-            streaming: streams,
             sources: inside.sources,
             params: inside.params,
         });

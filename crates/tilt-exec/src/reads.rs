@@ -353,12 +353,15 @@ impl<'a, 'p> StageReads<'a, 'p> {
             }
             _ => {}
         }
-        let regular = (self.axis.regular, facts.regular);
-        if let ((Some(here), Some(there)), true) = (regular, facts.disjoint) {
-            if here.period == there.period {
+        let periods = match (self.axis.regular, facts.regular) {
+            (Some(here), Some(there)) if facts.disjoint => Some((here.period, there.period)),
+            _ => None,
+        };
+        if let Some((here, there)) = periods {
+            if here == there {
                 return self.locate(Locate::Affine { stream, offset });
             }
-            if there.period / COARSE >= here.period {
+            if there / COARSE >= here {
                 return self.locate(Locate::Coarse { stream, offset });
             }
         }
@@ -366,7 +369,7 @@ impl<'a, 'p> StageReads<'a, 'p> {
             stream,
             offset,
             overlap: self.planner.pick(stream),
-            periodic: matches!(regular, (Some(_), Some(_))) && facts.disjoint,
+            periodic: periods.is_some(),
         })
     }
 

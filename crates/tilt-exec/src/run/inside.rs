@@ -12,12 +12,8 @@ impl StageRun<'_> {
     pub(super) fn inside(&self, rows: &Range<usize>, locators: &[Locator]) -> Range<usize> {
         let none = rows.end..rows.end;
         let stage = self.stage;
-        let is_streaming = stage.streaming == Some(self.main);
-        let Some(inside) = stage
-            .inside
-            .as_ref()
-            .filter(|inside| inside.streaming == is_streaming)
-        else {
+        let is_for = stage.streaming.unwrap_or(stage.main);
+        let Some(inside) = stage.inside.as_ref().filter(|_| self.main == is_for) else {
             return none;
         };
         let (mut first, mut end) = (rows.start as i64, rows.end as i64);
