@@ -23,6 +23,7 @@ pub(crate) mod tests;
 
 pub(crate) use self::{
     active::{Active, Policy},
+    count::{Counter, Ticks},
     held::Held,
     instants::Instants,
     ranks::Ranks,

@@ -24,6 +24,10 @@ use crate::{
     threads,
 };
 
+mod short;
+
+use short::Short;
+
 /// Rows whose words are found together.
 const BLOCK: usize = 1024;
 /// Words that span no more than this are numbered by a table, however few rows there are.
@@ -54,6 +58,7 @@ pub(crate) enum Ids {
         keys: Leaf,
         first: u64,
     },
+    Short(Short),
 }
 
 impl Keys {
@@ -146,6 +151,19 @@ impl Keys {
         Self::number(columns, threads)
     }
 
+    /// As [`number_quickly`](Self::number_quickly), for ids that are read more than once.
+    pub(crate) fn number_shortly(columns: &[&Leaf], threads: usize) -> (Self, Vec<Ids>) {
+        let Some(found) = short::find(columns, threads) else {
+            return Self::number_quickly(columns, threads);
+        };
+        let (first, len) = (found.first, found.len);
+        let keys = Self {
+            has_null: false,
+            words: Words::Range { first, len },
+        };
+        (keys, found.ids.into_iter().map(Ids::Short).collect())
+    }
+
     /// A column of keys.
     pub(crate) fn column(
         &self,
@@ -232,6 +250,7 @@ impl Ids {
                 keys: keys.slice(rows.start, rows.len()),
                 first: *first,
             },
+            Self::Short(short) => Self::Short(short.slice(rows)),
         }
     }
 
@@ -245,7 +264,7 @@ impl Ids {
     /// The column that ids are read from, if they are its values.
     pub(crate) fn column(&self) -> Option<&Leaf> {
         match self {
-            Self::Listed(_) => None,
+            Self::Listed(_) | Self::Short(_) => None,
             Self::Offset { keys, .. } => Some(keys),
         }
     }
@@ -254,6 +273,7 @@ impl Ids {
     pub(crate) fn read(&self, rows: Range<usize>, out: &mut [u32]) {
         match self {
             Self::Listed(ids) => out[..rows.len()].copy_from_slice(&ids[rows]),
+            Self::Short(short) => short.read(rows, out),
             Self::Offset { keys, first } if matches!(keys.ty, Ty::I32 | Ty::U32) => {
                 let first = bits_of(*first, keys.ty) as u32;
                 let values: &[u32] = elements(keys, rows);

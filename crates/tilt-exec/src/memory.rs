@@ -3,6 +3,7 @@
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
     cell::RefCell,
+    ops::Range,
     ptr::NonNull,
     sync::{
         Arc, Mutex, PoisonError,
@@ -11,6 +12,7 @@ use std::{
 };
 
 use arrow_buffer::{Buffer, ScalarBuffer, alloc::Allocation};
+use tilt_codegen::lir::LANES;
 
 /// A vector register of any machine, and a cache line.
 const ALIGN: usize = 64;
@@ -273,6 +275,21 @@ pub(crate) unsafe fn copy_past_caches(from: *const u8, to: *mut u8, len: usize) 
     }
 }
 
+/// Asks memory for the lines of some bytes, and returns where the first is that was not asked for; a hint only, whatever the addresses.
+pub(crate) fn prefetch(bytes: Range<*const u8>) -> *const u8 {
+    let mut at = bytes.start;
+    while at < bytes.end {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch does not fault.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(at.cast());
+        }
+        at = at.wrapping_add(ALIGN);
+    }
+    at
+}
+
 /// Memory that goes back to the pool.
 #[derive(Debug)]
 pub(crate) struct Returned(Option<Memory>);
@@ -320,6 +337,20 @@ impl Drop for Returned {
             pool.free.push(memory);
         }
     }
+}
+
+/// Memory for so many values, up to a whole group, and how many bytes that is.
+pub(crate) fn room<T>(len: usize) -> (Returned, usize) {
+    let bytes = len.next_multiple_of(LANES) * size_of::<T>();
+    (Returned::new(bytes), bytes)
+}
+
+/// So many values as they are filled in, padded to whole groups. Any bits must be a value.
+pub(crate) fn filled<T: Copy>(len: usize, fill: impl FnOnce(&mut [T])) -> Buffer {
+    let (memory, bytes) = room::<T>(len);
+    // SAFETY: so much memory was asked for, it is initialised and aligned to a cache line, and nobody else knows it.
+    fill(unsafe { std::slice::from_raw_parts_mut(memory.as_ptr().cast::<T>(), len) });
+    memory.into_buffer(bytes)
 }
 
 /// Memory that threads write side by side.

@@ -9,14 +9,14 @@ use super::{
 
 /// Stamps as they are stored.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Ticks<'a> {
+pub(crate) enum Ticks<'a> {
     Regular { t0: i64, period: i64, len: usize },
     Explicit(&'a [i64]),
 }
 
 /// Counts the stamps at or before an instant plus a constant, for instants that never decrease.
 #[derive(Clone, Debug)]
-pub(super) struct Counter<'a> {
+pub(crate) struct Counter<'a> {
     ticks: Ticks<'a>,
     /// Added one after the other, each saturating.
     plus: [i64; 2],
@@ -26,7 +26,7 @@ pub(super) struct Counter<'a> {
 
 impl<'a> Counter<'a> {
     /// Counts stored ticks with `tick + shift <= t + a + b`.
-    pub(super) fn new(ticks: Ticks<'a>, shift: i64, a: i64, b: i64) -> Self {
+    pub(crate) fn new(ticks: Ticks<'a>, shift: i64, a: i64, b: i64) -> Self {
         Self {
             ticks,
             plus: [a, b.saturating_sub(shift)],
@@ -40,7 +40,7 @@ impl<'a> Counter<'a> {
     }
 
     /// The counts at `instants`, which are `stride` apart if they are regular and none is saturated.
-    pub(super) fn count(&mut self, instants: &[i64], stride: Option<i64>, out: &mut [u32]) {
+    pub(crate) fn count(&mut self, instants: &[i64], stride: Option<i64>, out: &mut [u32]) {
         match self.ticks {
             Ticks::Explicit(ticks) => {
                 let passed = self.passed.min(ticks.len());
@@ -77,7 +77,7 @@ impl<'a> Counter<'a> {
     }
 
     /// The count at one instant.
-    pub(super) fn count_at(&mut self, t: i64) -> u32 {
+    pub(crate) fn count_at(&mut self, t: i64) -> u32 {
         match self.ticks {
             Ticks::Explicit(ticks) => {
                 self.passed = advance(ticks, self.passed, self.limit(t));

@@ -177,7 +177,7 @@ impl Run<'_> {
     pub(super) fn on_lines(&self, layout: Layout) -> Result<Option<SnapshotBuffer>, Error> {
         let program = &self.query.program;
         let threads = self.threads();
-        let (keys, ids) = Keys::number_quickly(&self.key_leaves(), threads);
+        let (keys, ids) = Keys::number_shortly(&self.key_leaves(), threads);
         self.control.alive()?;
         if keys.len() == 0 {
             return Ok(None);

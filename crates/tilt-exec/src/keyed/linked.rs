@@ -9,12 +9,12 @@ use std::{collections::BTreeMap, ops::Range};
 use arrow_buffer::{BooleanBuffer, ScalarBuffer};
 use rayon::prelude::*;
 use tilt_data::{SnapshotBuffer, Spans};
-use tilt_ir::{Expr, OPEN, Overlap, Program, StreamId, Timeline, Timelines};
+use tilt_ir::{Expr, Overlap, Program, StreamId, Timeline, Timelines};
 
+use self::held::Held;
 use super::{
     Run,
     line::{self, Computed, root, unread},
-    places::filled,
 };
 use crate::{
     control::{ALL_WORK, share},
@@ -22,6 +22,7 @@ use crate::{
     error::Error,
     facts::{AxisFacts, SeriesFacts},
     keys::{Ids, Keys},
+    memory::filled,
     pieces::{Job, pool, usual_rows},
     plan::{Domain, Locate, Plan, Stage},
     query::Prepared,
@@ -29,6 +30,8 @@ use crate::{
     series::{Leaf, Series},
     threads::{fill, fill_and_find},
 };
+
+mod held;
 
 /// Ids that are read together.
 const BLOCK: usize = 1024;
@@ -103,7 +106,7 @@ impl Run<'_> {
         if !finds_by_key(&self.query.program) {
             return Ok(None);
         }
-        let (keys, ids) = Keys::number_quickly(&self.key_leaves(), self.threads());
+        let (keys, ids) = Keys::number_shortly(&self.key_leaves(), self.threads());
         self.control.alive()?;
         if keys.len() == 0 {
             return Ok(None);
@@ -338,93 +341,6 @@ fn compute(
         starts.iter().try_for_each(piece)?;
     }
     Ok(series_of(stage, axis.clone(), columns, rows, 0))
-}
-
-/// A read of the last event of each row's key that has ended.
-struct Held<'a> {
-    left: Side<'a>,
-    right: Side<'a>,
-    offset: i64,
-    max_age: Option<i64>,
-    run_end: i64,
-    keys: usize,
-}
-
-impl Held<'_> {
-    /// The position that each row reads. `None` if an instant is beyond the ends of time.
-    fn positions(&self, threads: usize) -> Option<Positions> {
-        let all = self.left.ends;
-        if let (Some(first), Some(last)) = (all.first(), all.last()) {
-            first.checked_add(self.offset)?;
-            last.checked_add(self.offset)?;
-        }
-        // Beyond the end of the run nothing is held.
-        let rows = all.partition_point(|end| end + self.offset <= self.run_end);
-        let positions = filled(all.len(), |out: &mut [u32]| {
-            let (out, late) = out.split_at_mut(rows);
-            late.fill(NONE);
-            let tables = fill_and_find(out, threads, |_, rows, out| {
-                let mut table = vec![NONE; self.keys];
-                self.pass(rows.clone(), &mut table, out);
-                (rows, table)
-            });
-            look_before(tables, self.left.ids, out);
-            if let Some(max_age) = self.max_age {
-                fill(out, threads, |_, rows, out| {
-                    for (position, end) in out.iter_mut().zip(&all[rows]) {
-                        let held = self.right.ends.get(*position as usize);
-                        let age = held.map(|held| (end + self.offset).saturating_sub(*held));
-                        if age.is_none_or(|age| age >= max_age) {
-                            *position = NONE;
-                        }
-                    }
-                });
-            }
-        });
-        Some(ScalarBuffer::new(positions, 0, all.len()))
-    }
-
-    /// Passes over some rows and over those that have ended since the row before them, which leaves the last of each key in the table.
-    fn pass(&self, rows: Range<usize>, table: &mut [u32], out: &mut [u32]) {
-        let (left, right) = (self.left, self.right);
-        // An event without an end is never the last that has ended.
-        let closed = right.ends.partition_point(|end| *end < OPEN);
-        let before = rows.start.checked_sub(1);
-        let next = before.map_or(0, |row| {
-            let instant = left.ends[row] + self.offset;
-            right.ends[..closed].partition_point(|end| *end <= instant)
-        });
-        let is_dense = right.present.is_none();
-        let (mut left_ids, mut right_ids) = ([0; BLOCK], [0; BLOCK]);
-        // The ends of a block of rows, of which the first is `base` and `next` the next one.
-        let (mut base, mut next, mut ends) = (next, 0, &right.ends[..0]);
-        for start in rows.clone().step_by(BLOCK) {
-            let block = start..rows.end.min(start + BLOCK);
-            left.ids.read(block.clone(), &mut left_ids);
-            let out = &mut out[start - rows.start..block.end - rows.start];
-            for ((end, id), out) in left.ends[block].iter().zip(&left_ids).zip(out) {
-                let instant = end + self.offset;
-                loop {
-                    let ids = &right_ids[..ends.len()];
-                    // A branch that is often mispredicted, and yet sooner done than a step without one.
-                    while next < ends.len() && ends[next] <= instant {
-                        if is_dense || right.is_event(base + next) {
-                            table[ids[next] as usize] = (base + next) as u32;
-                        }
-                        next += 1;
-                    }
-                    if next < ends.len() || base + next == closed {
-                        break;
-                    }
-                    base += next;
-                    let block = base..closed.min(base + BLOCK);
-                    right.ids.read(block.clone(), &mut right_ids);
-                    (next, ends) = (0, &right.ends[block]);
-                }
-                *out = table[*id as usize];
-            }
-        }
-    }
 }
 
 /// The event before of the key of each event.

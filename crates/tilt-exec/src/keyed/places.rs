@@ -5,7 +5,7 @@ use tilt_codegen::lir::LANES;
 
 use crate::{
     keys::Ids,
-    memory::{Out, Returned},
+    memory::{Out, filled, room},
     series::Leaf,
     threads::{fill, in_parts},
 };
@@ -177,20 +177,6 @@ fn elements<T: Copy>(leaf: &Leaf) -> &[T] {
     assert_eq!(leaf.ty.bytes(), size_of::<T>(), "elements of the type");
     // SAFETY: a column holds as many elements as it says, aligned, and any bits are one.
     unsafe { std::slice::from_raw_parts(leaf.at(0).cast(), leaf.len) }
-}
-
-/// Memory for so many values, up to a whole group, and how many bytes that is.
-fn room<T>(len: usize) -> (Returned, usize) {
-    let bytes = len.next_multiple_of(LANES) * size_of::<T>();
-    (Returned::new(bytes), bytes)
-}
-
-/// So many values as they are filled in, padded to whole groups. Any bits must be a value.
-pub(super) fn filled<T: Copy>(len: usize, fill: impl FnOnce(&mut [T])) -> Buffer {
-    let (memory, bytes) = room::<T>(len);
-    // SAFETY: so much memory was asked for, it is initialised and aligned to a cache line, and nobody else knows it.
-    fill(unsafe { std::slice::from_raw_parts_mut(memory.as_ptr().cast::<T>(), len) });
-    memory.into_buffer(bytes)
 }
 
 #[cfg(test)]

@@ -1,15 +1,26 @@
 //! What the accesses of a loop see: pointers for a chunk of rows.
 
+use std::ops::Range;
+
 use tilt_codegen::{abi::View, lir::LANES};
 
 use super::{Chunk, StageRun};
 use crate::{
+    cursor::NONE,
     locate::{self, Located},
+    memory::prefetch,
     own::OwnColumn,
     plan::{ParamSource, Source},
     range::RangeRun,
+    series::Leaf,
     view::{self, Index},
 };
+
+/// Rows among which one reads what was new not long before.
+const FRONT: usize = 64;
+
+/// The bytes that memory gives at once.
+const LINE: usize = 64;
 
 impl StageRun<'_> {
     pub(super) fn view(&self, source: &Source, nullable: bool, chunk: &mut Chunk) -> View {
@@ -51,7 +62,10 @@ impl StageRun<'_> {
                     Located::Rows(first) => view::rows(leaf, *first, n, nullable, scratch),
                     Located::Nowhere => view::rows(leaf, leaf.len as i64, n, nullable, scratch),
                     Located::Runs(runs) => view::runs(leaf, runs, n, nullable, scratch),
-                    Located::Index(index) => index.view(leaf, nullable, scratch),
+                    Located::Index(index) => {
+                        self.fetch(leaf, *locate, rows);
+                        index.view(leaf, nullable, scratch)
+                    }
                     Located::Moved { of, positions } => {
                         let Located::Index(index) = &located[*of] else {
                             unreachable!("an index is moved")
@@ -138,6 +152,26 @@ impl StageRun<'_> {
                 ranges[*range].distances(leaf, scratch)
             }
             Source::Anchor { .. } => unreachable!("anchors are those of blocks"),
+        }
+    }
+
+    /// Asks memory for what rows read first of a column whose positions were found before. The last rows of many keys are read in an order that
+    /// no machine foresees, but they are taken from a front that moves on.
+    fn fetch(&self, leaf: &Leaf, locate: usize, rows: &Range<usize>) {
+        let Some(Some(positions)) = self.piece.found.map(|found| &found[locate]) else {
+            return;
+        };
+        let front = |row: usize| {
+            let near = &positions[row.saturating_sub(FRONT)..row];
+            let last = near.iter().filter(|position| **position != NONE).max();
+            last.map_or(0, |last| *last as usize)
+        };
+        let (from, to) = (front(rows.start), front(rows.end));
+        // Where less is read than a row a line, most would be for nothing.
+        let bytes = to.saturating_sub(from) * leaf.ty.bytes();
+        if leaf.bits().is_none() && bytes <= LINE * rows.len() {
+            let at: *const u8 = leaf.at(from as isize);
+            prefetch(at..at.wrapping_add(bytes));
         }
     }
 

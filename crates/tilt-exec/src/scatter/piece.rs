@@ -10,7 +10,7 @@ use tilt_data::Timeline;
 
 use crate::{
     control::{ALL_WORK, share},
-    memory::{Returned, Scratch},
+    memory::{Returned, Scratch, prefetch},
     plan::{Source, Stage},
     run::{CHUNK, Shared, Trouble},
     scan::magnitude,
@@ -433,29 +433,13 @@ impl Ahead {
 
     /// Asks for some more rows.
     fn fetch(&mut self, rows: usize) {
-        const LINE: usize = 64;
         let rows = rows.min(self.rows);
         self.rows -= rows;
         for (at, bytes) in &mut self.columns {
             let end = at.wrapping_add(rows * *bytes);
-            while *at < end {
-                prefetch(*at);
-                *at = at.wrapping_add(LINE);
-            }
+            *at = prefetch(*at..end);
         }
     }
-}
-
-/// Asks memory for a line; a hint only.
-fn prefetch(at: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch does not fault, whatever the address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(at.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
 }
 
 /// How many rows from `row` on end by `t`, found near `row`.
