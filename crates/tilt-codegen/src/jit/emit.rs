@@ -96,6 +96,8 @@ attributes #1 = { nounwind willreturn memory(none) }
 !4 = !{!2}
 !5 = !{i32 1}
 !6 = !{!"branch_weights", i32 1000, i32 1}
+!7 = distinct !{!7, !8}
+!8 = !{!"llvm.loop.unroll.disable"}
 declare void @tilt_check(ptr, i64, i64, i64, i64) nounwind
 "#;
 

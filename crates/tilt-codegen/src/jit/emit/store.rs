@@ -7,7 +7,7 @@ use super::{
     memory::{Group, Live, Shape},
     scalar,
 };
-use crate::lir::{AccessId, By, LANES, Store, Ty};
+use crate::lir::{AccessId, By, LANES, Store, Ty, ValueId};
 
 /// Groups whose bits are written at once.
 const QUAD: usize = 4;
@@ -18,13 +18,20 @@ const KEPT: u32 = 4;
 /// Bodies longer than this are not copied for the sake of their stores.
 const LONG: usize = 64;
 
+/// As many values a read by index counts as: it has two ways, and either is as long.
+const READ: usize = 24;
+
 impl Emitter<'_> {
     /// Eight rows an iteration, or first four times eight where bits are stored: a byte written after each vector halves the speed of stores
     /// that miss the first cache.
     pub(super) fn store_eight(&mut self, columns: &[Store], streaming: bool) {
         let bits = !self.bit_columns(columns).is_empty();
-        let (before, start) = if bits && self.lp.values.len() <= LONG {
-            self.store_quads(columns, streaming);
+        let (before, start) = if bits {
+            if self.length() <= LONG {
+                self.store_quads(columns, streaming);
+            } else {
+                self.store_in_turn(columns, streaming);
+            }
             ("rest", "%quads")
         } else {
             ("entry", "0")
@@ -47,6 +54,13 @@ impl Emitter<'_> {
         self.label("exit");
     }
 
+    /// How long the body is, in values.
+    fn length(&self) -> usize {
+        let accesses = self.lp.accesses.iter();
+        let reads = accesses.filter(|(_, access)| access.by == By::Index);
+        self.lp.values.len() + READ * reads.count()
+    }
+
     /// The loop over `%quads` rows, a multiple of 32. Goes on in the block `rest`.
     fn store_quads(&mut self, columns: &[Store], streaming: bool) {
         self.line("  %quads = and i64 %rows, -32");
@@ -63,6 +77,61 @@ impl Emitter<'_> {
             .collect();
         self.store_groups(columns, streaming, &groups);
         self.line("  %q.next = add nuw i64 %q, 32");
+        let more = self.def("icmp ult i64 %q.next, %quads");
+        self.branch(&more, "quad", "rest");
+        self.label("rest");
+    }
+
+    /// As [`store_quads`](Self::store_quads), with one body: groups take turns, and their bits are gathered until there are those of four.
+    fn store_in_turn(&mut self, columns: &[Store], streaming: bool) {
+        let words: Vec<_> = (self.bit_columns(columns).into_iter())
+            .map(|(name, out, value)| (format!("%{name}.word"), out, value))
+            .collect();
+        self.line("  %quads = and i64 %rows, -32");
+        let some = self.def("icmp ne i64 %quads, 0");
+        self.branch(&some, "quad", "rest");
+        self.label("quad");
+        self.line("  %q = phi i64 [ 0, %entry ], [ %q.next, %quad.end ]");
+        self.line("  %q.next = add nuw i64 %q, 32");
+        self.line("  br label %turn");
+        self.label("turn");
+        self.line("  %g = phi i64 [ %q, %quad ], [ %g.next, %turn ]");
+        for (word, ..) in &words {
+            self.line(format_args!(
+                "  {word} = phi i32 [ 0, %quad ], [ {word}.next, %turn ]"
+            ));
+        }
+        self.fetch_ahead("%g");
+        let body = self.body(&Group {
+            base: "%g".to_owned(),
+            shape: Shape::Aligned,
+            live: None,
+        });
+        for (k, column) in columns.iter().enumerate() {
+            self.check_target(k, "%g", LANES, 0);
+            let ty = self.lp.ty(column.value);
+            if ty != Ty::Bool {
+                let value = &body[column.value];
+                self.store_vector(ty, &format!("%out.{k}"), "%g", value, streaming);
+            }
+        }
+        for (word, _, value) in &words {
+            let bits = &body[*value];
+            let byte = self.def(format_args!("bitcast <8 x i1> {bits} to i8"));
+            let byte = self.def(format_args!("zext i8 {byte} to i32"));
+            let last = self.def(format_args!("shl nuw i32 {byte}, 24"));
+            let before = self.def(format_args!("lshr i32 {word}, 8"));
+            self.line(format_args!("  {word}.next = or i32 {before}, {last}"));
+        }
+        self.line("  %g.next = add nuw i64 %g, 8");
+        let more = self.def("icmp ult i64 %g.next, %q.next");
+        self.line(format_args!(
+            "  br i1 {more}, label %turn, label %quad.end, !llvm.loop !7"
+        ));
+        self.label("quad.end");
+        for (word, out, _) in &words {
+            self.write_bits(out, "%q", QUAD * LANES, &format!("{word}.next"));
+        }
         let more = self.def("icmp ult i64 %q.next, %quads");
         self.branch(&more, "quad", "rest");
         self.label("rest");
@@ -162,7 +231,7 @@ impl Emitter<'_> {
         self.label("loop");
         self.line("  %i = phi i64 [ 0, %before ], [ %next, %loop ]");
         // Bits of the current byte, so that a row writes it without reading it.
-        for name in self.bit_columns(columns) {
+        for (name, ..) in self.bit_columns(columns) {
             self.line(format_args!(
                 "  %{name} = phi i8 [ 0, %before ], [ %{name}.next, %loop ]"
             ));
@@ -240,18 +309,18 @@ impl Emitter<'_> {
         elements.map(load).collect()
     }
 
-    /// The names of the accumulators of bits.
-    fn bit_columns(&self, columns: &[Store]) -> Vec<String> {
-        let mut names = Vec::new();
+    /// Columns of bits: a name for what gathers them, where they are written, and what they are.
+    fn bit_columns(&self, columns: &[Store]) -> Vec<(String, String, ValueId)> {
+        let mut found = Vec::new();
         for (k, column) in columns.iter().enumerate() {
             if self.lp.ty(column.value) == Ty::Bool {
-                names.push(format!("bits.{k}"));
+                found.push((format!("bits.{k}"), format!("%out.{k}"), column.value));
             }
-            if column.valid.is_some() {
-                names.push(format!("valid.{k}"));
+            if let Some(valid) = column.valid {
+                found.push((format!("valid.{k}"), format!("%outvalid.{k}"), valid));
             }
         }
-        names
+        found
     }
 
     /// Adds the row's bit to an accumulator and writes that.

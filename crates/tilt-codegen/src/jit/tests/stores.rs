@@ -461,6 +461,54 @@ fn runtime_functions() {
     }
 }
 
+/// Bodies that are too long to be copied gather the bits of groups that take turns.
+#[test]
+fn bits_of_long_bodies() {
+    for streams in [false, true] {
+        let mut lp = new_loop(Lanes::Eight);
+        let column = lp.access(Ty::I64, By::Row);
+        let x = lp.push(Inst::Load(column), Ty::I64);
+        let valid = lp.push(Inst::Valid(column), Ty::Bool);
+        let mut sum = x;
+        for _ in 0..70 {
+            sum = lp.binary(Binary::Add, sum, x);
+            sum = lp.binary(Binary::Xor, sum, x);
+        }
+        let less = lp.push(Inst::Compare(Compare::Lt, sum, x), Ty::Bool);
+        let both = lp.binary(Binary::And, less, valid);
+        lp.store(sum, Some(less));
+        lp.store(less, Some(both));
+        lp.store(x, None);
+        let Sink::Store { streaming, .. } = &mut lp.sink else {
+            unreachable!()
+        };
+        *streaming = streams;
+        let folded = |x: i64| (0..70).fold(x, |sum, _| sum.wrapping_add(x) ^ x);
+        for mode in modes() {
+            let module = module(&lp, &mode);
+            for rows in [0, 1, 7, 8, 31, 32, 33, 40, 63, 64, 95, 96, 101, 256] {
+                let x = samples(Ty::I64, rows, 16);
+                let mut input = Column::new(Ty::I64, x.clone());
+                input.valid = (0..rows).map(|row| row % 5 != 2).collect();
+                let mut call = Call {
+                    rows,
+                    ..Call::default()
+                };
+                let output = run(&lp, &module, &[input], &mut call);
+                for (row, word) in x.iter().enumerate() {
+                    let sum = folded(*word as i64);
+                    let less = sum < *word as i64;
+                    assert_eq!(output.columns[0][row], sum as u64, "{row} of {rows}");
+                    assert_eq!(output.valid[0][row], less, "{row} of {rows}");
+                    assert_eq!(output.columns[1][row] == 1, less, "{row} of {rows}");
+                    assert_eq!(output.valid[1][row], less && row % 5 != 2);
+                    assert_eq!(output.columns[2][row], *word);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn streaming_stores() {
     for ty in NUMBERS {
