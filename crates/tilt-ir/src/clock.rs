@@ -1,6 +1,6 @@
 //! The clock of a temporal expression that does not write one.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet as HashSet;
 
 use crate::{
     expr::{Bounds, Expr},
@@ -17,11 +17,11 @@ use crate::{
 /// Maps of reductions and reads of `this` itself do not count. Ids that name nothing are passed over.
 pub fn default_clock(program: &Program, body: ExprId, this: Option<StreamId>) -> Option<Clock> {
     let mut sources: Vec<Source> = Vec::new();
-    let mut listed: HashSet<Source> = HashSet::new();
+    let mut listed: HashSet<Source> = HashSet::default();
     let mut windowed: Vec<StreamId> = Vec::new();
     let mut by_event = false;
 
-    let mut seen = HashSet::new();
+    let mut seen = HashSet::default();
     let mut pending = vec![body];
     while let Some(id) = pending.pop() {
         if !seen.insert(id) {

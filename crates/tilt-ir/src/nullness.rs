@@ -1,6 +1,6 @@
 //! Where φ comes from: which reads an expression is strict in, and which expressions never give φ.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap as HashMap;
 
 use crate::{
     expr::{Agg, BinaryOp, Bounds, Expr, TimePart, UnaryOp},
@@ -27,7 +27,7 @@ pub fn is_strict(program: &Program, root: ExprId) -> bool {
 
 /// Whether `root` is φ whenever every node for which `target` holds is φ. Maps of reductions are not looked into.
 pub fn strict_in(program: &Program, root: ExprId, target: &impl Fn(ExprId, &Expr) -> bool) -> bool {
-    strict(program, root, target, &mut HashMap::new())
+    strict(program, root, target, &mut HashMap::default())
 }
 
 fn strict(
@@ -216,7 +216,7 @@ pub(crate) fn never_null(
         timelines,
         totality,
         here,
-        vars: HashMap::new(),
+        vars: HashMap::default(),
     }
     .check(root)
 }

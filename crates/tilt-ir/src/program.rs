@@ -1,5 +1,7 @@
 //! Programs: inputs, temporal expressions and what they declare.
 
+use rustc_hash::FxHashSet as HashSet;
+
 use crate::{
     calendar::Calendar,
     expr::{Expr, Node},
@@ -438,14 +440,14 @@ impl Program {
 
     /// Calls `visit` for every node reachable from `root`, each once, operands first.
     pub fn walk(&self, root: ExprId, visit: &mut impl FnMut(ExprId, &Expr)) {
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashSet::default();
         self.walk_into(root, &mut seen, visit);
     }
 
     fn walk_into(
         &self,
         id: ExprId,
-        seen: &mut std::collections::HashSet<ExprId>,
+        seen: &mut HashSet<ExprId>,
         visit: &mut impl FnMut(ExprId, &Expr),
     ) {
         if !seen.insert(id) {

@@ -1,7 +1,7 @@
 //! Timelines: which streams share their intervals, whether several events of one can be active at once, and how long
 //! an event can last.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap as HashMap;
 
 use crate::{
     ids::{Id, StreamId},
@@ -53,7 +53,7 @@ impl Timelines {
     pub fn new(program: &Program) -> Self {
         let mut this = Self {
             of: Vec::with_capacity(program.streams.len()),
-            facts: HashMap::new(),
+            facts: HashMap::default(),
         };
         for (id, stream) in program.streams.iter() {
             let timeline = match stream {

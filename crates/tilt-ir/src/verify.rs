@@ -21,7 +21,9 @@
 //! All violations are collected. A program that comes from the parser or from Python breaks none of the rules that say
 //! "id" or "type"; a pass that breaks any has a bug.
 
-use std::{collections::HashSet, fmt};
+use std::fmt;
+
+use rustc_hash::FxHashSet as HashSet;
 
 use crate::{
     expr::{Agg, Bounds, Expr},
@@ -279,7 +281,7 @@ impl<'a> Verifier<'a> {
             ),
         ];
         for (kind, names) in kinds {
-            let mut seen = HashSet::new();
+            let mut seen = HashSet::default();
             for name in names {
                 if name.is_empty() {
                     self.report(Rule::Names, format!("a {kind} has no name"));
@@ -367,7 +369,7 @@ impl<'a> Verifier<'a> {
             Some(id),
             false,
             &mut scope,
-            &mut HashSet::new(),
+            &mut HashSet::default(),
         );
     }
 
@@ -528,7 +530,7 @@ impl<'a> Verifier<'a> {
                     );
                 }
                 scope.push(*var);
-                self.expr(*body, this, in_map, scope, &mut HashSet::new());
+                self.expr(*body, this, in_map, scope, &mut HashSet::default());
                 scope.pop();
                 return;
             }
@@ -620,13 +622,13 @@ impl<'a> Verifier<'a> {
             None,
             false,
             &mut lambda.params.clone(),
-            &mut HashSet::new(),
+            &mut HashSet::default(),
         );
     }
 
     fn reducer_body(&mut self, part: &str, body: ExprId, result: Option<&DType>) {
         self.result_type(part, body, result);
-        self.expr(body, None, false, &mut Vec::new(), &mut HashSet::new());
+        self.expr(body, None, false, &mut Vec::new(), &mut HashSet::default());
     }
 
     fn result_type(&mut self, part: &str, body: ExprId, result: Option<&DType>) {
@@ -691,7 +693,7 @@ fn reads_the_past(expr: &Expr) -> bool {
 fn can_be_data(dtype: &DType) -> bool {
     match dtype {
         DType::Record(fields) => {
-            let mut seen = HashSet::new();
+            let mut seen = HashSet::default();
             !fields.is_empty()
                 && fields
                     .iter()

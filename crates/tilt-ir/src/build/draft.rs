@@ -1,6 +1,6 @@
 //! A program while an operation is applied: the programs of its operands in one, with equal parts shared.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
 
 use super::{
     error::{Checked, ErrorKind, Problem},
@@ -56,8 +56,8 @@ impl Draft {
         let mut draft = Self {
             program: Program::new("query", unit),
             keys: Vec::new(),
-            known: HashMap::new(),
-            names: HashSet::new(),
+            known: HashMap::default(),
+            names: HashSet::default(),
         };
         let mut ids = Vec::with_capacity(operands.len());
         for built in operands {
@@ -76,15 +76,15 @@ impl Draft {
 
     /// Adds what is not there yet of another program, and gives its output.
     fn import(&mut self, from: &Built) -> Checked<StreamId> {
-        let mut reducers = HashMap::new();
+        let mut reducers = HashMap::default();
         for id in from.program.reducers.ids() {
             reducers.insert(id, self.reducer(&from.program, id));
         }
-        let mut functions = HashMap::new();
+        let mut functions = HashMap::default();
         for (id, function) in from.program.functions.iter() {
             functions.insert(id, self.function(function)?);
         }
-        let mut streams: HashMap<StreamId, StreamId> = HashMap::new();
+        let mut streams: HashMap<StreamId, StreamId> = HashMap::default();
         for id in from.program.streams.ids() {
             let key = from.keys[id.index()];
             if let Some(known) = self.known.get(&key) {
@@ -346,7 +346,7 @@ impl Draft {
         match body {
             Some(body) if followers.contains(&stream) => {
                 let inline = |id| floating.contains(id) || followers.contains(&id);
-                self.inlined_expr(body, &inline, &mut HashMap::new())
+                self.inlined_expr(body, &inline, &mut HashMap::default())
             }
             _ => self.value(stream),
         }
@@ -385,7 +385,9 @@ impl Draft {
             .as_temporal()
             .map(|temporal| temporal.body);
         match body {
-            Some(body) => self.inlined_expr(body, &|id| floating.contains(id), &mut HashMap::new()),
+            Some(body) => {
+                self.inlined_expr(body, &|id| floating.contains(id), &mut HashMap::default())
+            }
             None => self.read(stream),
         }
     }

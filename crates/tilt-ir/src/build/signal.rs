@@ -1,9 +1,8 @@
 //! Recurrences and what is built from them: filters, means that fade with time; peaks.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
 
 use super::{
     Stream,
@@ -53,7 +52,11 @@ pub fn recur(
         };
         let dependent = draft.dependents(own);
         let value = draft.read(ids[0])?;
-        let body = draft.inlined_expr(value, &|id| dependent.contains(&id), &mut HashMap::new())?;
+        let body = draft.inlined_expr(
+            value,
+            &|id| dependent.contains(&id),
+            &mut HashMap::default(),
+        )?;
         draft.check_own_reads(body, own, &dependent)?;
         let body = operators::converted(&mut draft.program, &body.into(), dtype)?;
         let clock = default_clock(&draft.program, body, Some(own)).ok_or_else(|| {
@@ -61,7 +64,7 @@ pub fn recur(
                 .hint("read a stream in it besides its own past")
         })?;
         draft.define_recurrence("recur", clock, dtype.clone(), |draft, this| {
-            draft.renamed(body, own, this, initial.as_ref(), &mut HashMap::new())
+            draft.renamed(body, own, this, initial.as_ref(), &mut HashMap::default())
         })
     })
 }
@@ -178,7 +181,7 @@ const MUL: Binary = Binary::Plain(BinaryOp::Mul);
 impl Draft {
     /// All streams that depend on `root`, itself aside.
     fn dependents(&self, root: StreamId) -> HashSet<StreamId> {
-        let mut dependent = HashSet::from([root]);
+        let mut dependent = HashSet::from_iter([root]);
         for (id, _) in self.program.temporals() {
             let reads = crate::pass::dce::streams_read(&self.program, id);
             if reads.iter().any(|read| dependent.contains(read)) {
@@ -230,7 +233,7 @@ impl Draft {
             return Ok(*known);
         }
         let expr = self.program.expr(id).clone();
-        let mut operands = HashMap::new();
+        let mut operands = HashMap::default();
         let mut list = Vec::new();
         expr.for_each_operand(|operand| list.push(operand));
         for operand in list {

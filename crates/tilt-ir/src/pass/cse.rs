@@ -1,6 +1,6 @@
 //! Common subexpressions.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
 
 use super::{
     Pass,
@@ -49,7 +49,7 @@ impl Pass for Cse {
 
 /// Makes equal nodes one node.
 fn share_nodes(program: &mut Program, root: ExprId) -> ExprId {
-    let mut known: HashMap<Expr, ExprId> = HashMap::new();
+    let mut known: HashMap<Expr, ExprId> = HashMap::default();
     rewrite(program, root, &mut |program, _, expr| {
         if let Some(id) = known.get(expr) {
             return Some(*id);

@@ -1,6 +1,6 @@
 //! Dead code.
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet as HashSet;
 
 use super::{Pass, rewrite::rebuild};
 use crate::{
@@ -43,7 +43,7 @@ impl Pass for Dce {
 
 /// The streams that the output depends on, itself included.
 pub(crate) fn live_streams(program: &Program) -> HashSet<StreamId> {
-    let mut live = HashSet::new();
+    let mut live = HashSet::default();
     let mut pending = vec![program.output];
     while let Some(id) = pending.pop() {
         if live.insert(id) {
@@ -55,7 +55,7 @@ pub(crate) fn live_streams(program: &Program) -> HashSet<StreamId> {
 
 /// The streams that the definition of `id` names, maps and clock included.
 pub(crate) fn streams_read(program: &Program, id: StreamId) -> HashSet<StreamId> {
-    let mut read = HashSet::new();
+    let mut read = HashSet::default();
     if let Stream::Temporal(temporal) = &program.streams[id] {
         program.walk(temporal.body, &mut |_, expr| read.extend(expr.stream()));
         read.extend(temporal.clock.streams());

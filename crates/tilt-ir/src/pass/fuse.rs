@@ -1,6 +1,6 @@
 //! Fusion across pipeline breakers (TiLT §5.2).
 
-use std::collections::HashSet;
+use rustc_hash::FxHashSet as HashSet;
 
 use super::{
     Pass,
@@ -64,7 +64,7 @@ impl Pass for Fuse {
         let mut changed = false;
         // Producers come first, so what a reader merges is already as merged as it gets.
         for reader in streams {
-            let mut refused = HashSet::new();
+            let mut refused = HashSet::default();
             while let Some(producer) = next_producer(program, reader, &refused) {
                 if merge(program, reader, producer) {
                     changed = true;

@@ -1,6 +1,6 @@
 //! What the passes have in common: rebuilding expressions, shifting them in time, replacing bodies, renumbering.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
 
 use crate::{
     expr::{Agg, BinaryOp, Bounds, Expr, Window},
@@ -47,7 +47,7 @@ pub(super) fn rewrite(
     root: ExprId,
     visit: &mut impl FnMut(&mut Program, Place, &Expr) -> Option<ExprId>,
 ) -> ExprId {
-    rewrite_at(program, root, Place::Body, &mut HashMap::new(), visit)
+    rewrite_at(program, root, Place::Body, &mut HashMap::default(), visit)
 }
 
 fn rewrite_at(
@@ -112,7 +112,7 @@ pub(super) fn replace_body(program: &mut Program, id: StreamId, body: ExprId) ->
 
 /// How many nodes the longest path from `root` to a leaf has; at most [`MAX_DEPTH`] in a verified program.
 pub(super) fn depth(program: &Program, root: ExprId) -> usize {
-    let mut depths = HashMap::new();
+    let mut depths = HashMap::default();
     program.walk(root, &mut |id, expr| {
         let mut depth = 0;
         expr.for_each_operand(|operand| depth = depth.max(depths[&operand]));
@@ -123,7 +123,7 @@ pub(super) fn depth(program: &Program, root: ExprId) -> usize {
 
 /// How many nodes there are when shared ones are written out.
 pub(super) fn tree_size(program: &Program, root: ExprId) -> usize {
-    let mut sizes: HashMap<ExprId, usize> = HashMap::new();
+    let mut sizes: HashMap<ExprId, usize> = HashMap::default();
     program.walk(root, &mut |id, expr| {
         let mut size = 1usize;
         expr.for_each_operand(|operand| size = size.saturating_add(sizes[&operand]));
@@ -165,7 +165,7 @@ pub(super) fn same_sharing(old: &Program, new: &Program) -> bool {
     // For each stream the first one on its timeline.
     let firsts = |program: &Program, other: &Program| -> Vec<(String, String)> {
         let timelines = Timelines::new(program);
-        let mut first: HashMap<Timeline, String> = HashMap::new();
+        let mut first: HashMap<Timeline, String> = HashMap::default();
         program
             .streams
             .iter()
@@ -185,7 +185,7 @@ pub(super) fn same_sharing(old: &Program, new: &Program) -> bool {
 /// Whether two bodies of the same meaning have values in the same cells of their grid.
 pub(super) fn same_cells(program: &Program, this: StreamId, old: ExprId, new: ExprId) -> bool {
     let reads = |body| {
-        let mut reads = HashSet::new();
+        let mut reads = HashSet::default();
         outer_reads(program, body, &mut |_, expr| {
             if !gives_cells(expr, this) {
                 return;
@@ -257,7 +257,7 @@ pub(super) fn outer_reads(program: &Program, root: ExprId, visit: &mut impl FnMu
             expr.for_each_operand(|operand| go(program, operand, seen, visit));
         }
     }
-    go(program, root, &mut HashSet::new(), visit);
+    go(program, root, &mut HashSet::default(), visit);
 }
 
 /// Whether evaluating cannot stop the run: no integer that can overflow its accumulator, no foreign code, no read that can
@@ -319,7 +319,7 @@ pub(super) fn shifted(program: &mut Program, root: ExprId, d: i64) -> Option<Exp
     if !movable {
         return None;
     }
-    let mut renewed: HashMap<VarId, VarId> = HashMap::new();
+    let mut renewed: HashMap<VarId, VarId> = HashMap::default();
     Some(rewrite(program, root, &mut |program, place, expr| {
         let mut renew = |program: &mut Program, var: VarId| {
             *renewed.entry(var).or_insert_with(|| {
@@ -392,11 +392,11 @@ impl<'a> Copier<'a> {
         Self {
             old,
             new,
-            streams: HashMap::new(),
-            functions: HashMap::new(),
-            reducers: HashMap::new(),
-            exprs: HashMap::new(),
-            vars: HashMap::new(),
+            streams: HashMap::default(),
+            functions: HashMap::default(),
+            reducers: HashMap::default(),
+            exprs: HashMap::default(),
+            vars: HashMap::default(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Sharing of windows and of the partial states behind their reductions.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap as HashMap, FxHashSet as HashSet};
 
 use super::{
     Pass,
@@ -60,7 +60,7 @@ type Folded = (Window, Option<Expr>);
 
 /// The reductions at a body's own `t`, by what they fold.
 fn reductions(program: &Program, body: ExprId) -> HashMap<Folded, HashSet<Agg>> {
-    let mut found: HashMap<Folded, HashSet<Agg>> = HashMap::new();
+    let mut found: HashMap<Folded, HashSet<Agg>> = HashMap::default();
     outer_reads(program, body, &mut |_, expr| {
         if let Expr::Reduce { agg, window, map } = expr {
             let map = map.map(|map| program.expr(map).clone());

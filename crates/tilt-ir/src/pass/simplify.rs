@@ -1,6 +1,6 @@
 //! Simplification by identities that hold bit for bit.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap as HashMap;
 
 use super::{
     Pass,
