@@ -127,7 +127,7 @@ impl Held {
             self.chunks.push_back(tail.into_chunk()?);
         }
         if let Some(coded) = &mut self.coded {
-            coded.complete();
+            coded.complete(&mut self.chunks)?;
         }
         Ok(())
     }
