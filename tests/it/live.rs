@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use proptest::{prelude::*, test_runner::TestCaseError};
 use tilt::{
     Backend, Compiled, EndsOf, Error, Live, LiveError, Query, RunOptions,
-    arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray},
+    arrow::array::{ArrayRef, Float64Array, Int32Array, Int64Array, StringArray},
     data::{Column, Layout, SnapshotBuffer, Spans, Timeline},
     interp::{self, Event, Options, RunError, events_of, run_buffers},
     ir::{
@@ -672,6 +672,82 @@ fn pushes_of_a_few_keys_give_what_a_run_in_one_go_gives() {
             }
             found.extend(listed(&live.finish(None).expect("runs")));
             assert_eq!(found, listed(&expected), "{size} rows at a time, of {text}");
+        }
+    }
+}
+
+/// Rows of keys that come and go, several at an instant: as numbers or as texts, from some row on some of them null, or with values that are.
+fn rows_of_many_keys(key: &str, nulls: [usize; 2]) -> SnapshotBuffer {
+    let mut noise = 99u64;
+    let mut next = |below: i64| {
+        noise = noise
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (noise >> 33) as i64 % below
+    };
+    let (mut stamps, mut keys, mut values, mut t) = (Vec::new(), Vec::new(), Vec::new(), 0);
+    for row in 0..4000 {
+        t += next(2);
+        stamps.push(t);
+        // The words of later keys come before and between those of others.
+        let number = (row as i64 / 700 * 13 + next(30)) * 977 % 64;
+        keys.push((row < nulls[0] || next(9) > 0).then_some(number - 20));
+        values.push((row < nulls[1] || next(9) > 0).then(|| next(1000) as f64 / 7.0));
+    }
+    let texts = keys.iter().map(|key| key.map(|key| format!("key {key}")));
+    let small: Vec<i32> = (0..4000).map(|row| row * 31 % 17).collect();
+    let keys: ArrayRef = match key {
+        "utf8" => Arc::new(texts.collect::<StringArray>()),
+        _ => Arc::new(Int64Array::from(keys)),
+    };
+    let columns = vec![
+        Column::new("k", keys),
+        Column::new("v", Arc::new(Float64Array::from(values))),
+        Column::new("n", Arc::new(Int32Array::from(small))),
+    ];
+    let timeline = Timeline::explicit(stamps.into(), Spans::Fixed(1));
+    SnapshotBuffer::record(timeline, columns, None, Unit::Tick).expect("as many rows")
+}
+
+#[test]
+fn rows_that_stay_grouped_give_what_a_run_in_one_go_gives() {
+    let bodies = [
+        "~m[t] = reduce mean ~v[t-90 : t-1] ~y[t] = if ~v[t] > ~m[t] then {v: ~v[t], m: ~m[t]} else null",
+        "~y[t at ~x] = {s: reduce sum ~n[t-40 : t], m: reduce max ~v[t-40 : t], c: reduce len ~v[t-200 : t-5]}",
+        "~y[t] = ~v[t] - (reduce mean ~v[t-60 : t])",
+    ];
+    let kinds = [("i64", [4000, 4000]), ("utf8", [4000, 4000])];
+    let nulls = [("i64", [2500, 4000]), ("utf8", [4000, 2500])];
+    for body in bodies {
+        for (key, nulls) in kinds.into_iter().chain(nulls) {
+            let text = format!(
+                "query q unit tick {{ input ~x: {{k: {key}, v: f64, n: i32}} point key k overlap bag \
+                 ~v[t] = ~x[t].v ~n[t] = ~x[t].n {body} output ~y }}"
+            );
+            let query = Query::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            let compiled = query.compile().expect("compiles");
+            let rows = rows_of_many_keys(key, nulls);
+            let inputs = BTreeMap::from([("x".to_owned(), rows.clone())]);
+            let options = RunOptions::default().threads(1);
+            let expected = listed(&compiled.run(&inputs, &options).expect("runs"));
+            for size in [70, 150, 400] {
+                let mut live = compiled.live(&options).expect("a live run");
+                let (mut found, mut at) = (Vec::new(), 0);
+                while at < rows.len() {
+                    // A few rows now and then, which a part of the keys is computed for.
+                    let size = if at / 97 % 8 == 0 { 5 } else { size };
+                    let len = size.min(rows.len() - at);
+                    live.push("x", &rows.slice(at, len)).expect("in order");
+                    at += len;
+                    found.extend(listed(&live.take().expect("runs")));
+                    if at / 150 % 11 == 10 {
+                        let state = live.save().expect("a state");
+                        live = compiled.resume(state, &options).expect("goes on");
+                    }
+                }
+                found.extend(listed(&live.finish(None).expect("runs")));
+                assert_eq!(found, expected, "{size} rows at a time, of {text}");
+            }
         }
     }
 }

@@ -13,7 +13,8 @@ use crate::{
     edges,
     error::Error,
     facts::SeriesFacts,
-    gaps, keyed,
+    gaps,
+    keyed::{self, Past},
     packed::packed,
     pieces::Job,
     plan::{Domain, Plan, Stage},
@@ -156,25 +157,9 @@ fn try_loops(
 ) -> Result<Option<SnapshotBuffer>, Error> {
     let program = &query.program;
     control.alive()?;
-    let Some(buffers) = events_only(program, inputs) else {
+    let Some((buffers, run)) = closed(program, inputs, options) else {
         return Ok(None);
     };
-    let hull = || {
-        let hulls = inputs.values().filter_map(SnapshotBuffer::hull);
-        hulls.reduce(|a, b| Span::new(a.start.min(b.start), a.end.max(b.end)))
-    };
-    let Some(run) = options.span.or_else(hull) else {
-        return Ok(None);
-    };
-    let buffers: BTreeMap<StreamId, SnapshotBuffer> = buffers
-        .into_iter()
-        .map(|(id, buffer)| (id, buffer.close(run.end)))
-        .collect();
-    // Events outside of a given span are an error, which the interpreter words.
-    let inside = |hull: Span| hull.start >= run.start && hull.end <= run.end;
-    if options.span.is_some() && !buffers.values().all(|b| b.hull().is_none_or(inside)) {
-        return Ok(None);
-    }
     if program.inputs().any(|(_, input)| input.key.is_some()) {
         return keyed::run(query, inputs, &buffers, run, options, control);
     }
@@ -234,6 +219,51 @@ fn try_loops(
             Ok(None)
         }
     }
+}
+
+/// The output from rows that follow those of the past, if there is any, and what is left to the next run. `None` where another way must be taken, which needs all rows:
+/// see [`keyed::go_on`].
+pub(crate) fn go_on(
+    query: &Inner,
+    inputs: &BTreeMap<String, SnapshotBuffer>,
+    past: Option<&Past>,
+    options: &RunOptions,
+) -> Result<Option<(SnapshotBuffer, Option<Past>)>, Error> {
+    let Some((buffers, run)) = closed(&query.program, inputs, options) else {
+        return Ok(None);
+    };
+    let control = Control::new(options);
+    let found = keyed::go_on(query, inputs, &buffers, run, options, &control, past)?;
+    let Some((mut output, past)) = found else {
+        return Ok(None);
+    };
+    if options.events_only {
+        output =
+            packed(output, options.thread_count()).map_err(|e| Error::Internal(e.to_string()))?;
+    }
+    Ok(Some((output, past)))
+}
+
+/// The events of inputs, none of which lasts longer than the run, and its span. `None` if there is none, or where the interpreter has to say what is wrong.
+fn closed(
+    program: &Program,
+    inputs: &BTreeMap<String, SnapshotBuffer>,
+    options: &RunOptions,
+) -> Option<(BTreeMap<StreamId, SnapshotBuffer>, Span)> {
+    let buffers = events_only(program, inputs)?;
+    let hull = || {
+        let hulls = inputs.values().filter_map(SnapshotBuffer::hull);
+        hulls.reduce(|a, b| Span::new(a.start.min(b.start), a.end.max(b.end)))
+    };
+    let run = options.span.or_else(hull)?;
+    let buffers = buffers.into_iter();
+    let buffers: BTreeMap<StreamId, SnapshotBuffer> = buffers
+        .map(|(id, buffer)| (id, buffer.close(run.end)))
+        .collect();
+    // Events outside of a given span are an error, which the interpreter words.
+    let inside = |hull: Span| hull.start >= run.start && hull.end <= run.end;
+    let are_inside = buffers.values().all(|b| b.hull().is_none_or(inside));
+    (options.span.is_none() || are_inside).then_some((buffers, run))
 }
 
 /// As many threads as `TILT_THREADS` says, or else as the machine has cores.

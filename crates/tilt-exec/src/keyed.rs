@@ -24,7 +24,7 @@ use crate::{
     error::Error,
     execute::{input_series, scope},
     facts::{AxisFacts, SeriesFacts},
-    keyed::{grouped::Grouped, line::Layout},
+    keyed::{grouped::Grouped, line::Layout, past::Kept},
     keys::{Ids, Keys, are_same},
     pieces::{Job, pool},
     plan::{Plan, Source},
@@ -40,9 +40,11 @@ mod grouped;
 pub(crate) mod line;
 pub(crate) mod linked;
 mod merge;
+mod past;
 mod places;
 
 pub(crate) use merge::{Events, merge};
+pub(crate) use past::{Past, may_stay_grouped};
 pub(crate) use places::gather_leaf;
 
 /// A key with fewer rows is computed as one piece.
@@ -79,50 +81,10 @@ pub(crate) fn run(
     options: &RunOptions,
     control: &Control,
 ) -> Result<Option<SnapshotBuffer>, Error> {
-    // Values of other types are put together from leaves, which merging keys does not do yet.
-    if !is_plain(query.program.stream_dtype(query.program.output)) {
+    let texts = buffers.values().flat_map(SnapshotBuffer::columns);
+    let texts: Vec<&ArrayRef> = texts.map(Column::array).collect();
+    let Some(run) = Run::new(query, inputs, buffers, run, options, control, &texts) else {
         return Ok(None);
-    }
-    let program = &query.program;
-    let inside = |b: &SnapshotBuffer| {
-        b.hull()
-            .is_none_or(|h| h.start >= run.start && h.end <= run.end)
-    };
-    if !buffers.values().all(inside) {
-        return Ok(None);
-    }
-    let mut facts = BTreeMap::new();
-    for (id, input) in program.inputs() {
-        let Ok(of_input) = SeriesFacts::of_input(input, &buffers[&id]) else {
-            return Ok(None);
-        };
-        facts.insert(id, of_input);
-    }
-    let Some((key, columns)) = key_columns(program, &facts) else {
-        return Ok(None);
-    };
-    let texts: Vec<&ArrayRef> = buffers
-        .values()
-        .flat_map(SnapshotBuffer::columns)
-        .map(Column::array)
-        .collect();
-    let dictionary = Dictionary::new(program, &texts);
-    let series: BTreeMap<StreamId, Series> = buffers
-        .iter()
-        .map(|(id, buffer)| (*id, input_series(program, *id, buffer, &dictionary)))
-        .collect();
-    let run = Run {
-        query,
-        inputs,
-        buffers,
-        facts,
-        series,
-        dictionary,
-        key,
-        columns,
-        span: run,
-        options,
-        control,
     };
     if let Some(output) = run.in_one_pass()? {
         return Ok(Some(output));
@@ -132,13 +94,40 @@ pub(crate) fn run(
         return Ok(Some(output));
     }
     control.restart();
-    if let Some(layout) = Layout::of(program, run.span) {
-        if let Some(output) = run.on_lines(layout)? {
-            return Ok(Some(output));
+    if let Some(layout) = Layout::of(&query.program, run.span) {
+        if let Some(lines) = run.on_lines(layout, None)? {
+            return Ok(Some(lines.output));
         }
         control.restart();
     }
     run.by_key()
+}
+
+/// The result of a program whose rows [may stay grouped](may_stay_grouped), from rows that follow those of the past, if there is any, and what it leaves to the next run.
+/// `None` where another way must be taken, which needs all rows.
+pub(crate) fn go_on(
+    query: &Inner,
+    inputs: &BTreeMap<String, SnapshotBuffer>,
+    buffers: &BTreeMap<StreamId, SnapshotBuffer>,
+    run: Span,
+    options: &RunOptions,
+    control: &Control,
+    past: Option<&Past>,
+) -> Result<Option<(SnapshotBuffer, Option<Past>)>, Error> {
+    let Some(layout) = Layout::of(&query.program, run) else {
+        return Ok(None);
+    };
+    // Codes of keys do not depend on other strings.
+    let keys = query.program.inputs().filter_map(|(id, input)| {
+        let key = buffers[&id].column(input.key.as_ref()?)?;
+        Some(key.array())
+    });
+    let keys: Vec<&ArrayRef> = keys.collect();
+    let Some(run) = Run::new(query, inputs, buffers, run, options, control, &keys) else {
+        return Ok(None);
+    };
+    let lines = run.on_lines(layout, past.map(Past::kept))?;
+    Ok(lines.map(|lines| (lines.output.clone(), Past::of(&run, lines))))
 }
 
 /// A keyed run.
@@ -156,6 +145,54 @@ struct Run<'a> {
     span: Span,
     options: &'a RunOptions,
     control: &'a Control,
+}
+
+impl<'a> Run<'a> {
+    /// `None` if only the interpreter knows. Strings of some columns have codes.
+    fn new(
+        query: &'a Inner,
+        inputs: &'a BTreeMap<String, SnapshotBuffer>,
+        buffers: &'a BTreeMap<StreamId, SnapshotBuffer>,
+        span: Span,
+        options: &'a RunOptions,
+        control: &'a Control,
+        texts: &[&ArrayRef],
+    ) -> Option<Self> {
+        let program = &query.program;
+        // Values of other types are put together from leaves, which merging keys does not do yet.
+        if !is_plain(program.stream_dtype(program.output)) {
+            return None;
+        }
+        let inside = |b: &SnapshotBuffer| {
+            b.hull()
+                .is_none_or(|h| h.start >= span.start && h.end <= span.end)
+        };
+        if !buffers.values().all(inside) {
+            return None;
+        }
+        let mut facts = BTreeMap::new();
+        for (id, input) in program.inputs() {
+            facts.insert(id, SeriesFacts::of_input(input, &buffers[&id]).ok()?);
+        }
+        let (key, columns) = key_columns(program, &facts)?;
+        let dictionary = Dictionary::new(program, texts);
+        let series = buffers.iter();
+        let series =
+            series.map(|(id, buffer)| (*id, input_series(program, *id, buffer, &dictionary)));
+        Some(Self {
+            query,
+            inputs,
+            buffers,
+            series: series.collect(),
+            facts,
+            dictionary,
+            key,
+            columns,
+            span,
+            options,
+            control,
+        })
+    }
 }
 
 impl Run<'_> {
@@ -236,10 +273,15 @@ impl Run<'_> {
     }
 
     /// Groups the columns that a plan reads.
-    fn gather(&self, plan: &Plan, groups: &mut BTreeMap<StreamId, Grouped>) -> Result<(), Error> {
+    fn gather(
+        &self,
+        plan: &Plan,
+        groups: &mut BTreeMap<StreamId, Grouped>,
+        kept: Option<&Kept>,
+    ) -> Result<(), Error> {
         for (id, grouped) in groups {
             self.control.alive()?;
-            grouped.gather(&self.series[id], &read_leaves(plan, *id));
+            grouped.gather(&self.series[id], &read_leaves(plan, *id), kept);
         }
         Ok(())
     }
@@ -257,11 +299,13 @@ impl Run<'_> {
         keys: &Keys,
         ids: Vec<Ids>,
         moves: Option<&[i64]>,
+        kept: Option<&Kept>,
     ) -> Result<Option<BTreeMap<StreamId, Grouped>>, Error> {
         let mut groups = BTreeMap::new();
         for ((id, _), ids) in self.columns.iter().zip(ids) {
             let (buffer, series) = (&self.buffers[id], &self.series[id]);
-            let grouped = Grouped::new(buffer, series, ids, keys.len(), moves, self.threads());
+            let threads = self.threads();
+            let grouped = Grouped::new(buffer, series, ids, keys.len(), moves, kept, threads);
             let input = self.query.program.streams[*id].as_input();
             let input = input.expect("an input");
             if input.overlap == Overlap::Disjoint && !grouped.axis.disjoint {
@@ -282,7 +326,7 @@ impl Run<'_> {
         if keys.len() == 0 {
             return Ok(None);
         }
-        let Some(mut groups) = self.grouped(&keys, ids, None)? else {
+        let Some(mut groups) = self.grouped(&keys, ids, None, None)? else {
             return Ok(None);
         };
         let mut facts = self.facts.clone();
@@ -299,7 +343,7 @@ impl Run<'_> {
         let Some(scope) = scope(plan, self.span, rows) else {
             return Ok(None);
         };
-        self.gather(plan, &mut groups)?;
+        self.gather(plan, &mut groups, None)?;
         let all = groups.values().map(Grouped::len).sum();
         let by_key = threads > 1 && keys.len() >= 2 * threads;
         let one = |key: usize| {

@@ -164,6 +164,43 @@ impl Keys {
         (keys, found.ids.into_iter().map(Ids::Short).collect())
     }
 
+    /// As [`number_quickly`](Self::number_quickly) one column, together with keys whose words are from one to another, of so many rows in all. `None` if words are not their own numbers.
+    pub(crate) fn number_among(
+        others: Option<(u64, u64)>,
+        column: &Leaf,
+        rows: usize,
+        threads: usize,
+    ) -> Option<(Self, Ids)> {
+        if column.valid.is_some() || column.ty.is_float() {
+            return None;
+        }
+        let extents = extent_of_all(&[column], threads).into_iter().chain(others);
+        let (first, last) = extents.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
+        if last - first >= SMALL.max(rows as u64) {
+            return None;
+        }
+        let keys = Self {
+            has_null: false,
+            words: Words::Range {
+                first,
+                len: (last - first) as usize + 1,
+            },
+        };
+        let ids = Ids::Offset {
+            keys: column.clone(),
+            first,
+        };
+        Some((keys, ids))
+    }
+
+    /// The word of the first key, if keys are numbered by their words.
+    pub(crate) fn first_word(&self) -> Option<u64> {
+        match &self.words {
+            Words::Listed(_) => None,
+            Words::Range { first, .. } => Some(*first),
+        }
+    }
+
     /// A column of keys.
     pub(crate) fn column(
         &self,

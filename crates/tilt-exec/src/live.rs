@@ -24,6 +24,7 @@ use crate::{
         error::LiveError,
         going::Going,
         limits::{Kind, Limits, MindsEnd},
+        lines::Lines,
         state::LiveState,
     },
     query::{Backend, Compiled, RunOptions},
@@ -39,6 +40,7 @@ pub(crate) mod error;
 mod going;
 mod held;
 pub(crate) mod limits;
+mod lines;
 pub(crate) mod state;
 
 /// So many rows of a push go on to the steps at once, while they are in a cache.
@@ -66,6 +68,8 @@ pub struct Live {
     end: Option<i64>,
     /// How output is computed.
     going: Going,
+    /// Where rows of all keys may stay grouped.
+    pub(crate) lines: Option<Lines>,
     /// Output without events, with the columns that output has.
     none: Option<SnapshotBuffer>,
 }
@@ -147,6 +151,7 @@ impl Compiled {
             lasts: i64::MIN,
             end: None,
             going: Going::Unknown,
+            lines: Lines::of(program, options),
             none: None,
         })
     }
@@ -290,6 +295,7 @@ impl Live {
     pub fn take(&mut self) -> Result<SnapshotBuffer, Error> {
         let is_told = !self.knows_start() || self.waits.is_some() && !self.is_exhausted();
         if !is_told && let Some(output) = self.by_steps()? {
+            self.lines.iter_mut().for_each(Lines::let_go);
             return Ok(output);
         }
         match self.furthest(i64::MAX)? {
@@ -499,7 +505,10 @@ impl Live {
     /// The output that ends in `wanted`, which is in the part `(until, end]`, from what is held.
     fn compute(&mut self, part: Span, wanted: Span) -> Result<SnapshotBuffer, Error> {
         let inputs = if let Some(inputs) = self.concerned(part)? {
+            self.lines.iter_mut().for_each(Lines::let_go);
             inputs
+        } else if let Some(output) = self.on_lines(part, wanted)? {
+            return Ok(output);
         } else {
             let inputs = self.inputs.iter_mut();
             let cut = |input: &mut Arriving| Ok((input.name.clone(), input.cut(part)?));
@@ -508,12 +517,24 @@ impl Live {
         if let Going::Keys(each) = &mut self.going {
             each.spend(inputs.values().map(SnapshotBuffer::len).sum());
         }
-        let mut options = self.options.clone();
-        options.progress = None;
-        options.piece_rows = None;
-        options.span = self.seen(part, &inputs);
-        options.part = Some(wanted);
+        let options = self.options_of(part, wanted, &inputs);
         execute::run(&self.query.inner, &inputs, &options)
+    }
+
+    /// How the output that ends in `wanted` is computed.
+    fn options_of(
+        &self,
+        part: Span,
+        wanted: Span,
+        inputs: &BTreeMap<String, SnapshotBuffer>,
+    ) -> RunOptions {
+        RunOptions {
+            progress: None,
+            piece_rows: None,
+            span: self.seen(part, inputs),
+            part: Some(wanted),
+            ..self.options.clone()
+        }
     }
 
     /// The span of the run, cut to what a part can see: its instants and those of the events it depends on, and as far from them as reads go.

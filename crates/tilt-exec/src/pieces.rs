@@ -328,18 +328,20 @@ impl Job<'_> {
             Root::Grid { .. } | Root::Calendar { .. } => axis.timeline.ends_until(scope.start),
             Root::Merge => 0,
         };
-        let of_piece = |picked: &[u32]| -> Vec<u32> {
+        let of_piece = |picked: &[u32]| -> (Vec<u32>, Arc<Axis>) {
+            let timeline = axis.timeline.slice(rows.start, rows.len());
             let picked = picked[rows.clone()].iter();
-            picked.map(|row| row - first as u32).collect()
+            let picked = picked.map(|row| row - first as u32).collect();
+            (picked, Arc::new(Axis::new(timeline, Vec::new())))
         };
         let picked = picked.map(of_piece);
         let rows = match &picked {
-            Some(picked) => 0..picked.len(),
+            Some((picked, _)) => 0..picked.len(),
             None => rows.start - first..rows.end - first,
         };
         let piece = Piece {
             scope,
-            picked: picked.as_deref(),
+            picked: (picked.as_ref()).map(|(rows, axis)| (&rows[..], Arc::clone(axis))),
             ..self.new_piece(
                 work,
                 Wanted::Rows {

@@ -75,8 +75,8 @@ pub(crate) struct Piece<'a> {
     pub(crate) scope: Span,
     /// Which rows of the output are wanted.
     pub(crate) wanted: Wanted<'a>,
-    /// Of the last stage only these rows of its axis are computed, in order, and `wanted` counts them; all without.
-    pub(crate) picked: Option<&'a [u32]>,
+    /// Of the last stage only these rows of its axis are computed, in order, and `wanted` counts them; all without. With them the axis that has no others.
+    pub(crate) picked: Option<(&'a [u32], Arc<Axis>)>,
     /// What codes stand for.
     pub(crate) dictionary: &'a Dictionary,
     pub(crate) functions: &'a Functions,
@@ -142,12 +142,12 @@ impl Piece<'_> {
             let begun = self.control.stats().map(|_| Instant::now());
             let axis = self.axis(stage, &series);
             self.control.check()?;
-            let computed = match self.picked.filter(|_| is_output) {
+            let computed = match self.picked.as_ref().filter(|_| is_output) {
                 None => StageRun::run(self, stage, &axis, &series, Seen::new(), is_output)?,
-                Some(rows) => {
-                    let (axis, own) = picked::picked(stage, &axis, &series, rows);
+                Some((rows, axis)) => {
+                    let own = picked::picked(stage, axis, &series, rows);
                     let seen = seen::whole(stage, &series);
-                    StageRun::run(self, stage, &axis, &own, seen, is_output)?
+                    StageRun::run(self, stage, axis, &own, seen, is_output)?
                 }
             };
             if let (Some(stats), Some(begun)) = (self.control.stats(), begun) {

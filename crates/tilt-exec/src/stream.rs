@@ -103,9 +103,12 @@ impl Compiled {
             };
             chunks.push(of_input);
         }
+        let mut live = self.live(options)?;
+        // Only what is held is counted as memory.
+        live.lines = None;
         let mut run = StreamRun {
             query: self.clone(),
-            live: self.live(options)?,
+            live,
             chunks,
             wanted: 0,
             rows: 0,

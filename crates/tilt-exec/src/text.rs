@@ -197,6 +197,13 @@ fn of_rows(column: &ArrayRef, of_values: Vec<u32>) -> Vec<u32> {
 /// A column of strings as codes, given those of its values.
 fn coded(column: &ArrayRef, of_values: Vec<u32>) -> ArrayRef {
     let nulls: Option<NullBuffer> = column.logical_nulls();
+    // A dictionary in the order of its words has the codes already.
+    let dictionary = column.as_any_dictionary_opt();
+    if let Some(keys) = dictionary.and_then(|d| d.keys().as_primitive_opt::<UInt32Type>())
+        && (0..).zip(&of_values).all(|(value, code)| value == *code)
+    {
+        return Arc::new(UInt32Array::new(keys.values().clone(), nulls));
+    }
     Arc::new(UInt32Array::new(of_rows(column, of_values).into(), nulls))
 }
 

@@ -1,6 +1,6 @@
 //! Rows that results are asked for, where others are only looked back to.
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 use super::{grouped::Grouped, places::Places};
 
@@ -17,10 +17,17 @@ impl Asked {
     pub(super) fn of(grouped: &Grouped, rows: Range<usize>, keys: usize, threads: usize) -> Self {
         let ids = grouped.ids.slice(rows.clone());
         let (places, bounds) = Places::by_key(rows.len(), &ids, keys, threads);
-        let mut on_lines = vec![0; rows.len()];
-        let of_rows = grouped.places.of_rows()[rows].iter();
-        for (place, on_lines_at) in places.of_rows().iter().zip(of_rows) {
-            on_lines[*place as usize] = *on_lines_at;
+        // Those of a key follow each other on the lines, up to rows that come later.
+        let mut later = vec![0; keys];
+        grouped
+            .ids
+            .each(rows.end..grouped.places.of_rows().len(), |_, id| {
+                later[id as usize] += 1;
+            });
+        let mut on_lines = Vec::with_capacity(rows.len());
+        for (key, later) in later.into_iter().enumerate() {
+            let end = grouped.begin(key + 1) - later;
+            on_lines.extend(end - (bounds[key + 1] - bounds[key])..end);
         }
         Self {
             places,
@@ -30,10 +37,12 @@ impl Asked {
     }
 
     /// Those of some keys, as rows of the line that these keys are on.
-    pub(super) fn of_line(&self, grouped: &Grouped, keys: &Range<usize>) -> Vec<u32> {
+    pub(super) fn of_line(&self, grouped: &Grouped, keys: &Range<usize>) -> Cow<'_, [u32]> {
         let [from, to] = [keys.start, keys.end].map(|key| self.bounds[key] as usize);
-        let before = grouped.begin(keys.start);
-        let rows = self.on_lines[from..to].iter();
-        rows.map(|row| row - before).collect()
+        let rows = &self.on_lines[from..to];
+        match grouped.begin(keys.start) {
+            0 => rows.into(),
+            before => rows.iter().map(|row| row - before).collect(),
+        }
     }
 }

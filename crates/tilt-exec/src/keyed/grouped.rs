@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc};
 use arrow_buffer::ScalarBuffer;
 use tilt_data::{SnapshotBuffer, Spans, Timeline};
 
-use super::places::Places;
+use super::{past::Kept, places::Places};
 use crate::{
     facts::{AxisFacts, Regular},
     keys::Ids,
@@ -21,33 +21,44 @@ pub(super) struct Grouped {
     pub(super) places: Places,
     /// Where each key begins, and the end.
     bounds: Vec<u32>,
-    ends: ScalarBuffer<i64>,
+    pub(super) ends: ScalarBuffer<i64>,
     /// Unless all events have one length.
     starts: Option<ScalarBuffer<i64>>,
-    leaves: Vec<Leaf>,
+    pub(super) leaves: Vec<Leaf>,
 }
 
 impl Grouped {
-    /// Groups the times of rows by their keys, those of each key moved in time if `moves` says by how much. How many threads do it makes no
-    /// difference.
+    /// Groups the times of rows by their keys, those of each key moved in time if `moves` says by how much, after rows that were grouped before, if there are any. How many
+    /// threads do it makes no difference.
     pub(super) fn new(
         buffer: &SnapshotBuffer,
         series: &Series,
         ids: Ids,
         keys: usize,
         moves: Option<&[i64]>,
+        kept: Option<&Kept>,
         threads: usize,
     ) -> Self {
         let all = series.axis.ends();
-        let (places, bounds) = Places::by_key(all.len(), &ids, keys, threads);
-        let ends = places.spread_times(all, &ids, moves);
+        let (places, bounds) = match (kept, moves) {
+            (Some(kept), Some(moves)) => Places::after(
+                |key| kept.of_key(key, moves),
+                all.len(),
+                &ids,
+                keys,
+                threads,
+            ),
+            _ => Places::by_key(all.len(), &ids, keys, threads),
+        };
+        let before = kept.map_or(&[][..], Kept::ends);
+        let ends = places.spread_times(all, &ids, moves, before);
         let timeline = buffer.timeline();
         let length = match timeline.spans() {
             Spans::Fixed(length) => Some(*length),
             _ => None,
         };
         let starts =
-            (length.is_none()).then(|| places.spread_times(&timeline.starts(), &ids, moves));
+            (length.is_none()).then(|| places.spread_times(&timeline.starts(), &ids, moves, &[]));
         let mut this = Self {
             axis: AxisFacts {
                 regular: None,
@@ -64,7 +75,8 @@ impl Grouped {
             leaves: Vec::new(),
         };
         // Where no two events overlap, those of a key do not.
-        this.axis.disjoint = !buffer.is_bag() || this.is_disjoint();
+        let is_apart = kept.is_none_or(|kept| kept.are_disjoint() && this.are_apart_from_kept());
+        this.axis.disjoint = !buffer.is_bag() && is_apart || this.is_disjoint();
         this.axis.ordered = this.axis.disjoint || length.is_some();
         this.axis.regular = this.regular();
         this
@@ -75,17 +87,26 @@ impl Grouped {
         self.ends.len()
     }
 
-    /// The first place of a key.
+    /// The first place of a key, or of what follows all keys.
     pub(super) fn begin(&self, key: usize) -> u32 {
         self.bounds[key]
     }
 
-    fn range(&self, key: usize) -> Range<usize> {
+    pub(super) fn range(&self, key: usize) -> Range<usize> {
         self.bounds[key] as usize..self.bounds[key + 1] as usize
     }
 
     fn keys(&self) -> impl Iterator<Item = Range<usize>> {
         (0..self.bounds.len() - 1).map(|key| self.range(key))
+    }
+
+    /// Whether the first rows after those that were grouped before do not overlap them; true also of another key's, but not at the end of a line.
+    fn are_apart_from_kept(&self) -> bool {
+        let length = self.axis.length.unwrap_or(1);
+        self.places.after_kept().all(|place| {
+            let ends = self.ends.get(place - 1..=place);
+            ends.is_none_or(|ends| ends[1].saturating_sub(ends[0]) >= length)
+        })
     }
 
     fn is_disjoint(&self) -> bool {
@@ -121,13 +142,14 @@ impl Grouped {
         fits.then_some(regular)
     }
 
-    /// Groups the columns that are read. The others stay as they are.
-    pub(super) fn gather(&mut self, series: &Series, read: &[usize]) {
-        let leaf = |(i, leaf): (usize, &Leaf)| {
-            if read.contains(&i) {
-                self.places.spread_leaf(leaf)
-            } else {
-                leaf.clone()
+    /// Groups the columns that are read, after those of rows that were grouped before. The others stay as they are, or are any memory that is as long.
+    pub(super) fn gather(&mut self, series: &Series, read: &[usize], kept: Option<&Kept>) {
+        let leaf = |(i, leaf): (usize, &Leaf)| match (read.contains(&i), kept) {
+            (true, kept) => self.places.spread_leaf(leaf, kept.map(|kept| kept.leaf(i))),
+            (false, None) => leaf.clone(),
+            (false, Some(_)) => {
+                let any = self.ends.inner().clone();
+                Leaf::written(leaf.ty, self.places.len(), any, None)
             }
         };
         self.leaves = series.leaves.iter().enumerate().map(leaf).collect();

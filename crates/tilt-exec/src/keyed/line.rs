@@ -14,7 +14,10 @@ use tilt_codegen::lir::{Inst, Loop, Sink, Store, ValueId};
 use tilt_data::{Column, SnapshotBuffer, Spans, Timeline, dtype::to_arrow};
 use tilt_ir::{Agg, Bounds, Expr, Id, Program, Span, StreamId};
 
-use super::{Output, RowKeys, Run, asked::Asked, bare, leaf_types, places::gather_leaf};
+use super::{
+    Output, RowKeys, Run, asked::Asked, bare, grouped::Grouped, leaf_types, past::Kept,
+    places::gather_leaf, read_leaves,
+};
 use crate::{
     control::{ALL_WORK, share},
     error::Error,
@@ -172,18 +175,40 @@ impl Computed<'_> {
     }
 }
 
+/// What a run on lines has found.
+pub(super) struct Lines {
+    pub(super) output: SnapshotBuffer,
+    /// Its keys, how far they were moved, the rows of inputs by key, and which columns of those.
+    pub(super) keys: Keys,
+    pub(super) moves: Vec<i64>,
+    pub(super) groups: BTreeMap<StreamId, Grouped>,
+    pub(super) read: Vec<usize>,
+}
+
 impl Run<'_> {
-    /// The output, if keys can be put on lines; `None` where another way must be taken.
-    pub(super) fn on_lines(&self, layout: Layout) -> Result<Option<SnapshotBuffer>, Error> {
+    /// The output, if keys can be put on lines, from rows that follow those that are kept, if any are; `None` where another way must be taken.
+    pub(super) fn on_lines(
+        &self,
+        layout: Layout,
+        mut kept: Option<Kept>,
+    ) -> Result<Option<Lines>, Error> {
         let program = &self.query.program;
         let threads = self.threads();
-        let (keys, ids) = Keys::number_shortly(&self.key_leaves(), threads);
+        let leaves = self.key_leaves();
+        let numbered = match &mut kept {
+            None => Some(Keys::number_shortly(&leaves, threads)),
+            Some(kept) => (kept.number(leaves[0], threads)).map(|(keys, ids)| (keys, vec![ids])),
+        };
+        let Some((keys, ids)) = numbered else {
+            return Ok(None);
+        };
+        let kept = kept.as_ref();
         self.control.alive()?;
         if keys.len() == 0 {
             return Ok(None);
         }
         let moves = layout.moves(keys.len());
-        let Some(mut groups) = self.grouped(&keys, ids, Some(&moves))? else {
+        let Some(mut groups) = self.grouped(&keys, ids, Some(&moves), kept)? else {
             return Ok(None);
         };
         let mut facts = self.facts.clone();
@@ -206,7 +231,10 @@ impl Run<'_> {
         };
         let carried = self.carried(plan, root);
         let unread = unread(plan, &carried);
-        self.gather(plan, &mut groups)?;
+        if kept.is_some_and(|kept| !kept.has(self, plan)) {
+            return Ok(None);
+        }
+        self.gather(plan, &mut groups, kept)?;
         let grouped = &groups[&root];
         let rows = self.asked_rows(root);
         let asked = (4 * rows.len() <= 3 * grouped.len())
@@ -265,7 +293,15 @@ impl Run<'_> {
         };
         let output = self.in_order(plan, &carried, &computed, root, &lines);
         let output = output.map_err(|e| Error::Internal(e.to_string()))?;
-        self.assemble(&keys, output)
+        let output = self.assemble(&keys, output)?;
+        let read = read_leaves(plan, root);
+        Ok(output.map(|output| Lines {
+            output,
+            keys,
+            moves,
+            groups,
+            read,
+        }))
     }
 
     /// Of each column of the output the one of the input's columns that it is, if it is one.

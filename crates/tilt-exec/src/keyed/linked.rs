@@ -42,7 +42,7 @@ pub(crate) fn may_apply(program: &Program, plan: &Plan) -> bool {
 }
 
 /// Whether all that the events of a program read is found in tables of the last rows of keys.
-fn finds_by_key(program: &Program) -> bool {
+pub(super) fn finds_by_key(program: &Program) -> bool {
     let timelines = Timelines::new(program);
     let mut does = program.inputs().all(|(_, input)| input.key.is_some());
     for (id, temporal) in program.temporals() {

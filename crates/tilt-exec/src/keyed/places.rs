@@ -1,5 +1,7 @@
 //! Where the rows of an input go when they are grouped by key, and columns brought there and back.
 
+use std::ops::Range;
+
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, Buffer, ScalarBuffer};
 use tilt_codegen::lir::LANES;
 
@@ -13,12 +15,48 @@ use crate::{
 /// A place for each row, all different: those of one key together, keys and the rows of each in order.
 pub(super) struct Places {
     of_rows: ScalarBuffer<u32>,
+    /// How many places there are, those of rows that were grouped before included.
+    len: usize,
+    before: Vec<Before>,
     threads: usize,
+}
+
+/// Rows of a key that were grouped before.
+#[derive(Clone, Default)]
+pub(super) struct Before {
+    /// Where they were.
+    pub(super) rows: Range<usize>,
+    /// How much further they are moved in time.
+    pub(super) further: i64,
+    /// Where the first of them goes now.
+    place: usize,
+}
+
+impl Before {
+    pub(super) fn new(rows: Range<usize>, further: i64) -> Self {
+        let place = 0;
+        Self {
+            rows,
+            further,
+            place,
+        }
+    }
 }
 
 impl Places {
     /// The places of so many rows by their keys, and where each key begins, followed by the end: a counting sort.
     pub(super) fn by_key(rows: usize, ids: &Ids, keys: usize, threads: usize) -> (Self, Vec<u32>) {
+        Self::after(|_| Before::default(), rows, ids, keys, threads)
+    }
+
+    /// The same, with room for rows of each key before them, which were grouped before.
+    pub(super) fn after(
+        of_key: impl Fn(usize) -> Before,
+        rows: usize,
+        ids: &Ids,
+        keys: usize,
+        threads: usize,
+    ) -> (Self, Vec<u32>) {
         // Each part of the rows has counts of its own, from which follows where its rows of each key begin.
         let mut begins: Vec<Vec<u32>> = in_parts(rows, threads, |rows| {
             let mut counts = vec![0; keys];
@@ -26,9 +64,16 @@ impl Places {
             counts
         });
         let mut bounds = Vec::with_capacity(keys + 1);
+        let mut before = Vec::new();
         let mut next = 0;
         for key in 0..keys {
             bounds.push(next);
+            let grouped = of_key(key);
+            if !grouped.rows.is_empty() {
+                let place = next as usize;
+                next += grouped.rows.len() as u32;
+                before.push(Before { place, ..grouped });
+            }
             for part in &mut begins {
                 next += std::mem::replace(&mut part[key], next);
             }
@@ -51,6 +96,8 @@ impl Places {
         });
         let places = Self {
             of_rows: ScalarBuffer::new(of_rows, 0, rows),
+            len: next as usize,
+            before,
             threads,
         };
         (places, bounds)
@@ -61,26 +108,36 @@ impl Places {
         &self.of_rows
     }
 
-    /// A column with each row in its place.
+    /// How many places there are.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// A column with each row in its place; that of rows that were grouped before, if there are any, is another.
     ///
     /// Rows are read in order and written to as many places as there are keys, which caches hold; the other way round every read would miss them.
-    pub(super) fn spread_leaf(&self, leaf: &Leaf) -> Leaf {
+    pub(super) fn spread_leaf(&self, leaf: &Leaf, grouped: Option<&Leaf>) -> Leaf {
         let valid = leaf.valid.as_ref().map(|bits| self.spread_bits(bits));
         let values = match (leaf.bits(), leaf.ty.bytes()) {
             (Some(bits), _) => self.spread_bits(bits),
-            (None, 1) => self.spread(elements::<u8>(leaf)),
-            (None, 2) => self.spread(elements::<u16>(leaf)),
-            (None, 4) => self.spread(elements::<u32>(leaf)),
-            (None, _) => self.spread(elements::<u64>(leaf)),
+            (None, 1) => self.spread::<u8>(leaf, grouped),
+            (None, 2) => self.spread::<u16>(leaf, grouped),
+            (None, 4) => self.spread::<u32>(leaf, grouped),
+            (None, _) => self.spread::<u64>(leaf, grouped),
         };
-        Leaf::written(leaf.ty, leaf.len, values, valid)
+        Leaf::written(leaf.ty, self.len, values, valid)
     }
 
-    /// Values, each in the place of its row, padded to whole groups.
-    fn spread<T: Copy + Send + Sync>(&self, values: &[T]) -> Buffer {
+    fn spread<T: Copy + Send + Sync>(&self, leaf: &Leaf, grouped: Option<&Leaf>) -> Buffer {
+        self.spread_values::<T>(elements(leaf), grouped.map_or(&[], elements))
+    }
+
+    /// Values, each in the place of its row, and those of rows that were grouped before, padded to whole groups.
+    fn spread_values<T: Copy + Send + Sync>(&self, values: &[T], grouped: &[T]) -> Buffer {
         assert_eq!(self.of_rows.len(), values.len(), "a place for each value");
-        let (memory, bytes) = room::<T>(values.len());
+        let (memory, bytes) = room::<T>(self.len);
         let out = Out::of(&memory);
+        self.keep(out, grouped, |value, _| value);
         in_parts(values.len(), self.threads, |rows| {
             let places = &self.of_rows[rows.clone()];
             for (place, value) in places.iter().zip(&values[rows]) {
@@ -91,24 +148,43 @@ impl Places {
         memory.into_buffer(bytes)
     }
 
-    /// Times, each in the place of its row, those of each key moved if `moves` says by how much.
+    /// The places that follow rows of each key that were grouped before.
+    pub(super) fn after_kept(&self) -> impl Iterator<Item = usize> {
+        let before = self.before.iter();
+        before.map(|before| before.place + before.rows.len())
+    }
+
+    /// Writes values of rows that were grouped before to where they go now.
+    fn keep<T: Copy>(&self, out: Out<T>, grouped: &[T], moved: impl Fn(T, i64) -> T) {
+        for before in &self.before {
+            let values = &grouped[before.rows.clone()];
+            for (place, value) in (before.place..).zip(values) {
+                // SAFETY: places of rows that were grouped before are no others', and there is room for all.
+                unsafe { out.write(place, moved(*value, before.further)) }
+            }
+        }
+    }
+
+    /// Times, each in the place of its row, those of each key moved if `moves` says by how much, and those of rows that were grouped and moved before.
     pub(super) fn spread_times(
         &self,
         times: &[i64],
         ids: &Ids,
         moves: Option<&[i64]>,
+        grouped: &[i64],
     ) -> ScalarBuffer<i64> {
         let spread = match moves {
-            None => self.spread(times),
-            Some(moves) => self.spread_moved(times, ids, moves),
+            None => self.spread_values(times, grouped),
+            Some(moves) => self.spread_moved(times, ids, moves, grouped),
         };
-        ScalarBuffer::new(spread, 0, times.len())
+        ScalarBuffer::new(spread, 0, self.len)
     }
 
-    fn spread_moved(&self, times: &[i64], ids: &Ids, moves: &[i64]) -> Buffer {
+    fn spread_moved(&self, times: &[i64], ids: &Ids, moves: &[i64], grouped: &[i64]) -> Buffer {
         assert_eq!(self.of_rows.len(), times.len(), "a place for each time");
-        let (memory, bytes) = room::<i64>(times.len());
+        let (memory, bytes) = room::<i64>(self.len);
         let out = Out::of(&memory);
+        self.keep(out, grouped, i64::wrapping_add);
         in_parts(times.len(), self.threads, |rows| {
             ids.blocks(rows, |rows, ids| {
                 let places = self.of_rows[rows.clone()].iter().zip(ids);
@@ -206,7 +282,7 @@ mod tests {
                 let ids = Ids::Listed(ids.clone());
                 let (places, found) = Places::by_key(times.len(), &ids, KEYS, threads);
                 assert_eq!(found, bounds);
-                assert_eq!(&places.spread_times(&times, &ids, moves)[..], expected);
+                assert_eq!(&places.spread_times(&times, &ids, moves, &[])[..], expected);
             }
         }
     }

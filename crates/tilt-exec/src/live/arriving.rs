@@ -51,8 +51,8 @@ pub(crate) struct Arriving {
     /// The widest rows so far.
     row_bytes: usize,
     /// How far back rows are held, and how much longer to find rows of a key that overlap.
-    lookback: Reach,
-    slack: i64,
+    pub(super) lookback: Reach,
+    pub(super) slack: i64,
 }
 
 impl Arriving {
@@ -125,17 +125,17 @@ impl Arriving {
             return false;
         }
         let least = if self.is_disjoint { length } else { 0 };
-        let are_apart = match ends {
+        let are_apart = || match ends {
             EndsOf::Regular { period, .. } => period >= least,
             EndsOf::Explicit(ends) => {
                 let pairs = ends.iter().zip(&ends[1..]);
                 pairs.fold(true, |all, (a, b)| all & (b.wrapping_sub(*a) >= least))
             }
         };
-        let Some(tail) = self.held.tail().filter(|_| are_apart) else {
+        let Some(tail) = self.held.tail() else {
             return false;
         };
-        if !tail.goes_on_with(ends, length, values.clone()) {
+        if !tail.goes_on_with(ends, length, values.clone()) || !are_apart() {
             return false;
         }
         tail.append(ends, values);
@@ -223,7 +223,7 @@ impl Arriving {
     }
 
     /// Rows that cannot be put together.
-    fn broken(&self, error: DataError) -> Error {
+    pub(super) fn broken(&self, error: DataError) -> Error {
         Error::Source {
             input: self.name.clone(),
             source: error.into(),

@@ -1,7 +1,7 @@
 //! Keys that are strings, held as codes.
 //!
 //! Rows that are held are put together, and their keys told apart, at every part that looks back to them. So each string is looked up once, when its row comes; codes are copied
-//! after that, and rows are shown with a dictionary of them.
+//! after that, and rows are shown with a dictionary of them. Codes order as the strings do, so that runs take them as they are; only when a string is new others may get another code.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -20,14 +20,18 @@ use crate::{
 /// So many words more than rows may be kept that no row has any more.
 const SPARE: usize = 1 << 12;
 
-/// The keys of an input as codes, in the order in which they came.
+/// The keys of an input as codes.
 #[derive(Debug)]
 pub(super) struct Coded {
     /// The column of keys.
     key: String,
+    /// All words, by number, and the code of each.
     words: Words<Arc<str>>,
-    /// The words as a column; some of the last may be missing.
-    column: ArrayRef,
+    codes: Vec<u32>,
+    /// The words by their codes: first those that [`complete`](Self::complete) has seen, sorted, then others, whose codes are their numbers.
+    table: Vec<Arc<str>>,
+    /// The sorted words as a column.
+    sorted: ArrayRef,
 }
 
 impl Coded {
@@ -35,7 +39,9 @@ impl Coded {
         Self {
             key: key.to_owned(),
             words: Words::default(),
-            column: column_of(&[]),
+            codes: Vec::new(),
+            table: Vec::new(),
+            sorted: column_of(&[]),
         }
     }
 
@@ -43,25 +49,56 @@ impl Coded {
     pub(super) fn encode(&mut self, chunk: &SnapshotBuffer) -> Result<SnapshotBuffer, DataError> {
         let texts = self.keys_of(chunk);
         let texts = texts.filter(|(_, keys)| *keys.data_type() == DataType::Utf8);
-        match texts.and_then(|(at, keys)| Some((at, learn(&mut self.words, keys)?))) {
-            Some((at, codes)) => with_column(chunk, at, codes),
-            None => Ok(chunk.clone()),
+        let Some((at, numbers)) =
+            texts.and_then(|(at, keys)| Some((at, learn(&mut self.words, keys)?)))
+        else {
+            return Ok(chunk.clone());
+        };
+        for number in self.table.len()..self.words.len() {
+            self.codes.push(number as u32);
+            self.table.push(Arc::clone(&self.words.all()[number]));
         }
+        let codes = mapped(numbers.as_primitive(), &self.codes);
+        with_column(chunk, at, Arc::new(codes))
     }
 
-    /// Lets [`show`](Self::show) know all words.
-    pub(super) fn complete(&mut self) {
-        if self.column.len() < self.words.len() {
-            self.column = column_of(self.words.all());
+    /// Lets codes order as words do, and [`show`](Self::show) know all of them. All chunks that are held get the codes that they have from now on.
+    pub(super) fn complete(
+        &mut self,
+        chunks: &mut VecDeque<SnapshotBuffer>,
+    ) -> Result<(), DataError> {
+        if self.sorted.len() == self.table.len() {
+            return Ok(());
         }
+        let mut order: Vec<u32> = (0..self.table.len() as u32).collect();
+        order.sort_by_key(|code| &self.table[*code as usize]);
+        let mut moved = vec![0; order.len()];
+        for (code, before) in order.iter().enumerate() {
+            moved[*before as usize] = code as u32;
+        }
+        for chunk in chunks {
+            if let Some((at, codes)) = self.codes_of(chunk) {
+                *chunk = with_column(chunk, at, Arc::new(mapped(codes, &moved)))?;
+            }
+        }
+        for code in &mut self.codes {
+            *code = moved[*code as usize];
+        }
+        let word = |code: &u32| Arc::clone(&self.table[*code as usize]);
+        self.table = order.iter().map(word).collect();
+        self.sorted = column_of(&self.table);
+        Ok(())
     }
 
-    /// A chunk with its keys as strings of a dictionary.
+    /// A chunk with its keys as strings of a dictionary, all of which are [complete](Self::complete).
     pub(super) fn show(&self, chunk: &SnapshotBuffer) -> Result<SnapshotBuffer, DataError> {
         let Some((at, codes)) = self.codes_of(chunk) else {
             return Ok(chunk.clone());
         };
-        let keys = DictionaryArray::try_new(codes.clone(), Arc::clone(&self.column))?;
+        assert_eq!(self.sorted.len(), self.table.len(), "all words are known");
+        // SAFETY: codes are places in the table, which has the words of this column, but for those of null keys, which nobody looks up.
+        let keys =
+            unsafe { DictionaryArray::new_unchecked(codes.clone(), Arc::clone(&self.sorted)) };
         with_column(chunk, at, Arc::new(keys))
     }
 
@@ -70,7 +107,7 @@ impl Coded {
         let Some((at, codes)) = self.codes_of(chunk) else {
             return Ok(chunk.clone());
         };
-        with_column(chunk, at, decode(self.words.all(), codes))
+        with_column(chunk, at, decode(&self.table, codes))
     }
 
     /// Forgets words that no row of some chunks has any more, if they may be most of all.
@@ -99,6 +136,13 @@ impl Coded {
         let (at, column) = columns.find(|(_, column)| column.name() == self.key)?;
         Some((at, column.array()))
     }
+}
+
+/// What stands for each number in a table; anything where it is null.
+fn mapped(numbers: &UInt32Array, table: &[u32]) -> UInt32Array {
+    let of_number = |number: &u32| table.get(*number as usize).copied().unwrap_or(0);
+    let values = numbers.values().iter().map(of_number).collect();
+    UInt32Array::new(values, numbers.nulls().cloned())
 }
 
 fn column_of(words: &[Arc<str>]) -> ArrayRef {
@@ -138,19 +182,40 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_back_as_they_were() {
+    fn keys_come_back_as_they_were_and_codes_order_as_they_do() {
         let mut coded = Coded::new("k");
-        for keys in [&[Some("a"), None, Some("")][..], &[Some("b"), Some("a")]] {
-            let chunk = rows(keys);
-            let held = coded.encode(&chunk).expect("codes");
-            coded.complete();
-            let shown = coded.show(&held).expect("strings");
-            let shown = shown.columns()[0].array().as_any_dictionary();
-            assert_eq!(shown.len(), keys.len());
-            assert_eq!(shown.null_count(), chunk.columns()[0].array().null_count());
-            assert_eq!(texts(&coded.decode(&held).expect("strings")), texts(&chunk));
+        let given = [
+            &[Some("m"), None, Some("")][..],
+            &[None],
+            &[Some("z"), Some("a"), Some("m")],
+            &[Some("a"), Some("b")],
+        ];
+        let mut chunks = VecDeque::new();
+        for keys in given {
+            chunks.push_back(coded.encode(&rows(keys)).expect("codes"));
+            for (chunk, keys) in chunks.iter().zip(given) {
+                assert_eq!(
+                    texts(&coded.decode(chunk).expect("strings")),
+                    texts(&rows(keys))
+                );
+            }
+            coded.complete(&mut chunks).expect("codes");
+            for (chunk, keys) in chunks.iter().zip(given) {
+                assert_eq!(
+                    texts(&coded.decode(chunk).expect("strings")),
+                    texts(&rows(keys))
+                );
+                let shown = coded.show(chunk).expect("strings");
+                let shown = shown.columns()[0].array().as_any_dictionary();
+                let (words, codes) = (shown.values().as_string::<i64>(), shown.keys());
+                assert!(words.iter().is_sorted());
+                let codes = codes.as_primitive::<UInt32Type>().iter();
+                let word = |code: u32| words.value(code as usize);
+                let found: Vec<Option<&str>> = codes.map(|code| code.map(word)).collect();
+                assert_eq!(found, keys);
+            }
         }
-        assert_eq!(coded.words.len(), 3);
+        assert_eq!(coded.words.len(), 5);
     }
 
     #[test]

@@ -127,7 +127,7 @@ impl Held {
             self.chunks.push_back(tail.into_chunk()?);
         }
         if let Some(coded) = &mut self.coded {
-            coded.complete();
+            coded.complete(&mut self.chunks)?;
         }
         Ok(())
     }
@@ -205,6 +205,25 @@ impl Held {
         self.settle()?;
         let chunks: Vec<SnapshotBuffer> = self.slices_from(row).collect();
         self.joined(chunks)
+    }
+
+    /// The same, as one chunk from now on.
+    pub(crate) fn join_from(&mut self, row: usize) -> Result<SnapshotBuffer, DataError> {
+        self.settle()?;
+        let parts: Vec<SnapshotBuffer> = self.slices_from(row).collect();
+        if parts.len() < 2 {
+            return self.joined(parts);
+        }
+        let joined = SnapshotBuffer::concat(&parts)?;
+        let first = self.chunks.len() - parts.len();
+        let split = self.chunks[first].len() - parts[0].len();
+        self.chunks.truncate(first + 1);
+        match self.chunks.back_mut() {
+            Some(chunk) if split > 0 => *chunk = chunk.slice(0, split),
+            _ => drop(self.chunks.pop_back()),
+        }
+        self.chunks.push_back(joined.clone());
+        self.show(joined)
     }
 
     /// Parts of what is held, in one buffer.

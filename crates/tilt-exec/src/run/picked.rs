@@ -22,13 +22,13 @@ pub(crate) fn may_pick(stage: &Stage) -> bool {
         && stage.ranges.iter().all(by_time)
 }
 
-/// Some rows of a stage's axis, and what the stage reads at them.
+/// What a stage reads at some rows, which `axis` has.
 pub(super) fn picked(
     stage: &Stage,
-    axis: &Axis,
+    axis: &Arc<Axis>,
     series: &AllSeries,
     rows: &[u32],
-) -> (Arc<Axis>, AllSeries) {
+) -> AllSeries {
     let inside = stage.inside.iter().flat_map(|inside| &inside.sources);
     let calls = stage.calls.iter().flat_map(|call| &call.sources);
     let mut read: BTreeMap<StreamId, Vec<usize>> = BTreeMap::new();
@@ -41,13 +41,12 @@ pub(super) fn picked(
             _ => {}
         }
     }
-    let axis = Arc::new(axis.pick(rows));
     let mut own = series.clone();
     for (stream, leaves) in read {
-        let picked = series[&stream].pick(rows, &axis, |leaf| leaves.contains(&leaf));
+        let picked = series[&stream].pick(rows, axis, |leaf| leaves.contains(&leaf));
         own.insert(stream, picked);
     }
-    (axis, own)
+    own
 }
 
 impl Series {
