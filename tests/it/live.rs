@@ -562,15 +562,20 @@ fn listed(buffer: &SnapshotBuffer) -> Vec<String> {
     (0..batch.num_rows()).map(row).collect()
 }
 
-#[test]
-fn each_key_goes_on_where_it_stopped() {
-    let mut noise = 7u64;
-    let mut next = |below: i64| {
-        noise = noise
+/// Numbers below others that look random.
+fn noise(seed: u64) -> impl FnMut(i64) -> i64 {
+    let mut state = seed;
+    move |below| {
+        state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
-        (noise >> 33) as i64 % below
-    };
+        (state >> 33) as i64 % below
+    }
+}
+
+#[test]
+fn each_key_goes_on_where_it_stopped() {
+    let mut next = noise(7);
     // Keys come and go, several have rows at an instant, the first has none in the beginning, and late ones have values without value.
     let (mut stamps, mut keys, mut values, mut t) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for row in 0..6000i64 {
@@ -678,13 +683,7 @@ fn pushes_of_a_few_keys_give_what_a_run_in_one_go_gives() {
 
 /// Rows of keys that come and go, several at an instant: as numbers or as texts, from some row on some of them null, or with values that are.
 fn rows_of_many_keys(key: &str, nulls: [usize; 2]) -> SnapshotBuffer {
-    let mut noise = 99u64;
-    let mut next = |below: i64| {
-        noise = noise
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (noise >> 33) as i64 % below
-    };
+    let mut next = noise(99);
     let (mut stamps, mut keys, mut values, mut t) = (Vec::new(), Vec::new(), Vec::new(), 0);
     for row in 0..4000 {
         t += next(2);

@@ -15,7 +15,7 @@ use arrow_buffer::{Buffer, ScalarBuffer, alloc::Allocation};
 use tilt_codegen::lir::LANES;
 
 /// A vector register of any machine, and a cache line.
-const ALIGN: usize = 64;
+pub(crate) const ALIGN: usize = 64;
 /// From this size on memory is worth keeping: its pages cost more than filling them.
 const KEEP: usize = 1 << 16;
 /// How many bytes are kept for the next run.

@@ -176,7 +176,7 @@ impl Computed<'_> {
 }
 
 /// What a run on lines has found.
-pub(super) struct Lines {
+pub(super) struct OnLines {
     pub(super) output: SnapshotBuffer,
     /// Its keys, how far they were moved, the rows of inputs by key, and which columns of those.
     pub(super) keys: Keys,
@@ -191,7 +191,7 @@ impl Run<'_> {
         &self,
         layout: Layout,
         mut kept: Option<Kept>,
-    ) -> Result<Option<Lines>, Error> {
+    ) -> Result<Option<OnLines>, Error> {
         let program = &self.query.program;
         let threads = self.threads();
         let leaves = self.key_leaves();
@@ -295,7 +295,7 @@ impl Run<'_> {
         let output = output.map_err(|e| Error::Internal(e.to_string()))?;
         let output = self.assemble(&keys, output)?;
         let read = read_leaves(plan, root);
-        Ok(output.map(|output| Lines {
+        Ok(output.map(|output| OnLines {
             output,
             keys,
             moves,

@@ -11,7 +11,8 @@ use tilt_data::{Column, SnapshotBuffer};
 use tilt_ir::{DType, Program, SpanRule};
 
 use super::{
-    Run, grouped::Grouped, is_plain, line::Lines, linked::finds_by_key, places::Before, read_leaves,
+    Run, grouped::Grouped, is_plain, line::OnLines, linked::finds_by_key, places::Before,
+    read_leaves,
 };
 use crate::{
     keys::{Ids, Keys},
@@ -54,7 +55,7 @@ pub(crate) fn may_stay_grouped(program: &Program) -> bool {
 
 impl Past {
     /// What a run leaves behind. `None` if the next one could not go on with it.
-    pub(super) fn of(run: &Run, lines: Lines) -> Option<Self> {
+    pub(super) fn of(run: &Run, lines: OnLines) -> Option<Self> {
         let (id, _) = run.columns.first()?;
         let column = run.buffers[id].column(run.key.name)?;
         let grouped = lines.groups.into_values().next()?;

@@ -8,7 +8,7 @@ use super::{Chunk, StageRun};
 use crate::{
     cursor::NONE,
     locate::{self, Located},
-    memory::prefetch,
+    memory::{ALIGN, prefetch},
     own::OwnColumn,
     plan::{ParamSource, Source},
     range::RangeRun,
@@ -18,9 +18,6 @@ use crate::{
 
 /// Rows among which one reads what was new not long before.
 const FRONT: usize = 64;
-
-/// The bytes that memory gives at once.
-const LINE: usize = 64;
 
 impl StageRun<'_> {
     pub(super) fn view(&self, source: &Source, nullable: bool, chunk: &mut Chunk) -> View {
@@ -169,7 +166,7 @@ impl StageRun<'_> {
         let (from, to) = (front(rows.start), front(rows.end));
         // Where less is read than a row a line, most would be for nothing.
         let bytes = to.saturating_sub(from) * leaf.ty.bytes();
-        if leaf.bits().is_none() && bytes <= LINE * rows.len() {
+        if leaf.bits().is_none() && bytes <= ALIGN * rows.len() {
             let at: *const u8 = leaf.at(from as isize);
             prefetch(at..at.wrapping_add(bytes));
         }

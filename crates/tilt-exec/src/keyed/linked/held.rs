@@ -192,30 +192,25 @@ mod tests {
     use arrow_buffer::BooleanBuffer;
 
     use super::*;
-    use crate::keys::Ids;
+    use crate::{cursor::tests::Dice, keys::Ids};
 
     const KEYS: usize = 37;
 
-    /// Numbers that look random.
-    fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
-        let mut state = seed;
-        move |below| {
-            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-            (state >> 33) % below
-        }
-    }
-
     /// So many rows that end so far apart on average, bursts among them, and their keys.
-    fn rows(n: usize, apart: u64, seed: u64) -> (Vec<i64>, Ids) {
-        let mut random = numbers(seed);
+    fn rows(n: usize, apart: i64, seed: u64) -> (Vec<i64>, Ids) {
+        let mut dice = Dice(seed);
         let mut end = 0;
         let mut ends = Vec::with_capacity(n);
         for row in 0..n {
             let is_burst = row / 1000 % 5 == 3;
-            end += if is_burst { 0 } else { random(2 * apart + 1) } as i64;
+            end += if is_burst {
+                0
+            } else {
+                dice.roll(2 * apart + 1)
+            };
             ends.push(end);
         }
-        let ids = (0..n).map(|_| random(KEYS as u64) as u32).collect();
+        let ids = (0..n).map(|_| dice.roll(KEYS as i64) as u32).collect();
         (ends, Ids::Listed(ids))
     }
 
@@ -246,7 +241,7 @@ mod tests {
         let n = 40_000;
         let (left_ends, left_ids) = rows(n, 60, 1);
         for apart in [1, 10, 30, 70, 400, 6000] {
-            let (mut right_ends, right_ids) = rows(n * 60 / apart / 2, apart as u64, 2);
+            let (mut right_ends, right_ids) = rows(n * 60 / apart / 2, apart as i64, 2);
             *right_ends.last_mut().expect("rows") = OPEN;
             let every_third: BooleanBuffer =
                 (0..right_ends.len()).map(|row| row % 3 == 0).collect();
