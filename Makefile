@@ -136,6 +136,8 @@ bench-python: ## compare with pandas, Polars, DuckDB and numba and store the tab
 .PHONY: bench-spark
 bench-spark: ## measure queries on Spark against its own windows and store the table in docs/benchmarks_spark.md
 	@scripts/setup system python spark
+	@$(VENV)/pip install --quiet --disable-pip-version-check --no-deps dbl-tempo==0.1.30 \
+	  && $(VENV)/pip install --quiet --disable-pip-version-check ipython || echo 'dbl-tempo does not install here; its rows are left out'
 	VIRTUAL_ENV=$$PWD/.venv $(VENV)/maturin develop --quiet --release
 	$(VENV)/python -m benches.spark --rows 20000000 --report
 

@@ -32,7 +32,7 @@ import tilt.spark as ts
 from benches.spark.costs import fitted
 
 try:
-    # Measured where it is installed: pip install --no-deps dbl-tempo; pip install ipython.
+    # Measured where it installs.
     import tempo
 except ImportError:
     tempo = None

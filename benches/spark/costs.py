@@ -36,7 +36,7 @@ class Costs:
         return (1 + halo) * (self.read + run) + self.back
 
 
-COSTS = Costs(cross=0.63, find=0.35, move=0.28, read=0.0, back=0.24)
+COSTS = Costs(cross=0.42, find=0.28, move=0.36, read=0.0, back=0.2)
 """What was fitted last."""
 ENGINE = {"trend": 0.01, "diff": 0.03, "z-score": 0.07}
 """What queries take themselves: measured in a process without Spark, those with a key on rows of 10,000 keys."""
