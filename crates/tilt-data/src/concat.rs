@@ -70,25 +70,39 @@ impl SnapshotBuffer {
                 Self::record(timeline, columns, rows, first.unit())?
             }
         };
-        Ok(whole.with_time_columns(first.time_columns().clone()))
+        let whole = whole.with_time_columns(first.time_columns().clone());
+        Ok(if are_disjoint(&parts) {
+            whole.with_bag(false)
+        } else {
+            whole
+        })
     }
+}
+
+/// Whether it is known without looking at all rows that no two events of some parts are active at one instant.
+fn are_disjoint(parts: &[(usize, &SnapshotBuffer)]) -> bool {
+    let is_disjoint = |part: &SnapshotBuffer| part.is_known_disjoint() && part.null_rows() == 0;
+    let follows =
+        |before: &Timeline, after: &Timeline| before.end(before.len() - 1) <= after.start(0);
+    parts.iter().all(|(_, part)| is_disjoint(part))
+        && parts
+            .windows(2)
+            .all(|pair| follows(pair[0].1.timeline(), pair[1].1.timeline()))
 }
 
 /// Refuses buffers that are not of one stream.
 pub(crate) fn check_same_columns(chunks: &[SnapshotBuffer]) -> Result<()> {
-    let columns = |b: &SnapshotBuffer| -> Vec<_> {
-        b.columns()
-            .iter()
-            .map(|c| (c.name().to_owned(), c.array().data_type().clone()))
-            .collect()
+    let is_same = |(a, b): (&Column, &Column)| {
+        a.name() == b.name() && a.array().data_type() == b.array().data_type()
     };
+    let are_same = |a: &[Column], b: &[Column]| a.len() == b.len() && a.iter().zip(b).all(is_same);
     let first = &chunks[0];
     for (chunk, other) in chunks.iter().enumerate().skip(1) {
         let what = if first.unit() != other.unit() {
             "unit"
         } else if first.shape() != other.shape() {
             "shape"
-        } else if columns(first) != columns(other) {
+        } else if !are_same(first.columns(), other.columns()) {
             "columns"
         } else {
             continue;

@@ -204,8 +204,30 @@ impl SnapshotBuffer {
         })
     }
 
-    /// Records whether this is a bag, where a pass over the data has told.
-    pub(crate) fn with_bag(mut self, bag: bool) -> Self {
+    /// The same records with other values in a column, of any type.
+    ///
+    /// # Errors
+    /// When the column is not as long as the timeline.
+    ///
+    /// # Panics
+    /// If there is no such column, or the stream is not one of records: what its column holds says where it has events.
+    pub fn with_column(&self, at: usize, array: ArrayRef) -> Result<Self> {
+        assert_eq!(self.shape, Shape::Record, "a stream of records");
+        if array.len() != self.len() {
+            return Err(DataError::Length {
+                what: self.columns[at].name().to_owned(),
+                found: array.len(),
+                expected: self.len(),
+            });
+        }
+        let mut same = self.clone();
+        same.columns[at] = Column::new(self.columns[at].name(), array);
+        Ok(same)
+    }
+
+    /// Says whether several events are active at one instant ([`is_bag`](Self::is_bag)), where a pass over the data has told.
+    #[must_use]
+    pub fn with_bag(mut self, bag: bool) -> Self {
         self.bag = OnceLock::from(bag);
         self
     }
@@ -314,6 +336,11 @@ impl SnapshotBuffer {
         *self
             .bag
             .get_or_init(|| self.timeline.first_overlap(self.validity()).is_some())
+    }
+
+    /// Whether no two events are active at one instant, and that is known already.
+    pub(crate) fn is_known_disjoint(&self) -> bool {
+        self.bag.get() == Some(&false)
     }
 
     /// From the earliest start to the latest end of all events; `None` if there is none. An open event counts with its

@@ -1,7 +1,5 @@
 //! External functions: a loop computes the arguments of a chunk, the host's function is called row by row, and the loops after it read the results.
 
-use std::sync::Arc;
-
 use tilt_codegen::{
     abi::{Target, View},
     lir::{By, LANES, Lanes, Sink, Store, Ty},
@@ -15,6 +13,7 @@ use crate::{
     plan::{ParamSource, Source},
     reads::StageReads,
     run::{Piece, Trouble},
+    text::Dictionary,
     view,
 };
 
@@ -170,7 +169,7 @@ impl CallPlan {
             args.clear();
             for (target, dtype) in arguments.iter().zip(&self.dtypes) {
                 // SAFETY: the caller's promise.
-                args.push(unsafe { argument(target, dtype, row, piece.dictionary.words()) }?);
+                args.push(unsafe { argument(target, dtype, row, piece.dictionary) }?);
             }
             if args.iter().any(Value::is_null) {
                 continue;
@@ -202,7 +201,7 @@ unsafe fn argument(
     target: &Target,
     dtype: &DType,
     row: usize,
-    words: &[Arc<str>],
+    dictionary: &Dictionary,
 ) -> std::result::Result<Value, Trouble> {
     // SAFETY: the caller's promise; bits are bytes of eight rows.
     let bit = |bits: *const u8| unsafe { *bits.add(row / 8) } >> (row % 8) & 1 == 1;
@@ -225,7 +224,7 @@ unsafe fn argument(
         Ty::I64 => Value::Int(element!(i64)),
         Ty::U8 => Value::UInt(element!(u8).into()),
         Ty::U16 => Value::UInt(element!(u16).into()),
-        Ty::U32 if *dtype == DType::Utf8 => Value::Str(Arc::clone(&words[element!(u32) as usize])),
+        Ty::U32 if *dtype == DType::Utf8 => Value::Str(dictionary.text(element!(u32))),
         Ty::U32 => Value::UInt(element!(u32).into()),
         Ty::U64 => Value::UInt(element!(u64)),
         Ty::F32 => Value::Float(element!(f32).into()),

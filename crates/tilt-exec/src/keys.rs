@@ -279,18 +279,6 @@ impl Ids {
         }
     }
 
-    /// The ids of some rows.
-    pub(crate) fn slice(&self, rows: Range<usize>) -> Self {
-        match self {
-            Self::Listed(ids) => Self::Listed(ids[rows].to_vec()),
-            Self::Offset { keys, first } => Self::Offset {
-                keys: keys.slice(rows.start, rows.len()),
-                first: *first,
-            },
-            Self::Short(short) => Self::Short(short.slice(rows)),
-        }
-    }
-
     /// The id of a row.
     pub(crate) fn get(&self, row: usize) -> u32 {
         let mut id = [0];

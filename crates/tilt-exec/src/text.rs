@@ -1,9 +1,11 @@
 //! Strings in loops: codes in the order of the strings, so that comparing codes compares strings. Where strings are still to come, and nothing asks for their order, codes only tell
 //! them apart.
 
-use std::{borrow::Borrow, collections::HashMap, hash::Hash, sync::Arc};
+use std::{borrow::Borrow, cmp::Ordering, collections::HashMap, hash::Hash, sync::Arc};
 
-use arrow_array::{Array, ArrayRef, StringArray, UInt32Array, cast::AsArray, types::UInt32Type};
+use arrow_array::{
+    Array, ArrayRef, LargeStringArray, StringArray, UInt32Array, cast::AsArray, types::UInt32Type,
+};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use tilt_ir::{Agg, BinaryOp, DType, Expr, Program, Scalar};
@@ -13,15 +15,29 @@ use crate::{lists::Lists, words::Words};
 /// All strings of a run, with their codes, and its lists.
 #[derive(Debug, Default)]
 pub(crate) struct Dictionary {
-    /// Sorted, unless they are in the order in which they came.
-    sorted: Vec<Arc<str>>,
-    came: Option<Words<Arc<str>>>,
+    words: Listed,
     /// The codes of the program's constants.
     pub(crate) codes: HashMap<String, u32>,
     /// The columns that the dictionary was made from, as codes.
     columns: Vec<(ArrayRef, ArrayRef)>,
     /// What stands for lists.
     pub(crate) lists: Lists,
+}
+
+/// Strings by their codes.
+#[derive(Debug)]
+enum Listed {
+    Sorted(Vec<Arc<str>>),
+    /// The values of a column, which are sorted.
+    Column(LargeStringArray),
+    /// In the order in which they came.
+    Came(Words<Arc<str>>),
+}
+
+impl Default for Listed {
+    fn default() -> Self {
+        Self::Sorted(Vec::new())
+    }
 }
 
 impl Dictionary {
@@ -34,7 +50,14 @@ impl Dictionary {
                 Expr::Const(Scalar::Str(text), _) => Some(&**text),
                 _ => None,
             });
+        let constants: Vec<&str> = constants.collect();
+        if constants.is_empty()
+            && let Some(dictionary) = Self::of_sorted(columns)
+        {
+            return dictionary;
+        }
         let mut words = Words::<&str>::default();
+        let constants = constants.into_iter();
         let constants: Vec<(&str, u32)> =
             constants.map(|word| (word, words.number(word))).collect();
         let numbered: Vec<(&ArrayRef, Vec<u32>)> = columns
@@ -51,7 +74,7 @@ impl Dictionary {
         let word = |number: &u32| Arc::from(words[*number as usize]);
         let code = |number: u32| codes.get(number as usize).copied().unwrap_or(0);
         Self {
-            sorted: order.iter().map(word).collect(),
+            words: Listed::Sorted(order.iter().map(word).collect()),
             codes: constants
                 .into_iter()
                 .map(|(word, number)| (word.to_owned(), code(number)))
@@ -63,32 +86,90 @@ impl Dictionary {
                     (Arc::clone(column), coded(column, of_values))
                 })
                 .collect(),
-            came: None,
             lists: Lists::default(),
         }
+    }
+
+    /// The strings of some columns, if one of them has any, as values of a dictionary that are sorted: nothing has to be told apart then.
+    fn of_sorted(columns: &[&ArrayRef]) -> Option<Self> {
+        let has_text = |column: &&ArrayRef| holds_text(column.data_type());
+        let mut texts = columns.iter().copied().filter(has_text);
+        let (column, None) = (texts.next()?, texts.next()) else {
+            return None;
+        };
+        let dictionary = column.as_dictionary_opt::<UInt32Type>()?;
+        let words = dictionary.values().as_string_opt::<i64>()?;
+        let are_sorted = || (1..words.len()).all(|i| words.value(i - 1) < words.value(i));
+        if words.null_count() > 0 || !are_sorted() {
+            return None;
+        }
+        let codes = dictionary.keys();
+        let codes = UInt32Array::new(codes.values().clone(), codes.nulls().cloned());
+        Some(Self {
+            words: Listed::Column(words.clone()),
+            columns: vec![(Arc::clone(column), Arc::new(codes))],
+            ..Self::default()
+        })
     }
 
     /// The strings of a program's constants, to which others are [added](Self::learn) as they come.
     pub(crate) fn growing(program: &Program) -> Self {
         let constants = Self::new(program, &[]);
         let mut came = Words::default();
-        for word in &constants.sorted {
-            came.number(word);
+        for code in 0..constants.len() {
+            came.number(constants.word(code as u32));
         }
         Self {
-            came: Some(came),
+            words: Listed::Came(came),
             ..constants
         }
     }
 
-    /// The words, by their codes.
-    pub(crate) fn words(&self) -> &[Arc<str>] {
-        self.came.as_ref().map_or(&self.sorted, Words::all)
+    fn len(&self) -> usize {
+        match &self.words {
+            Listed::Sorted(words) => words.len(),
+            Listed::Column(words) => words.len(),
+            Listed::Came(words) => words.len(),
+        }
+    }
+
+    /// The word that has a code.
+    pub(crate) fn word(&self, code: u32) -> &str {
+        match &self.words {
+            Listed::Sorted(words) => &words[code as usize],
+            Listed::Column(words) => words.value(code as usize),
+            Listed::Came(words) => &words.all()[code as usize],
+        }
+    }
+
+    /// The same to keep.
+    pub(crate) fn text(&self, code: u32) -> Arc<str> {
+        match &self.words {
+            Listed::Sorted(words) => Arc::clone(&words[code as usize]),
+            Listed::Column(words) => words.value(code as usize).into(),
+            Listed::Came(words) => Arc::clone(&words.all()[code as usize]),
+        }
+    }
+
+    /// The code of a word, if they are sorted and it is one of them.
+    fn code(&self, word: &str) -> Option<u32> {
+        let (mut from, mut to) = (0, self.len() as u32);
+        while from < to {
+            let middle = from.midpoint(to);
+            match self.word(middle).cmp(word) {
+                Ordering::Less => from = middle + 1,
+                Ordering::Equal => return Some(middle),
+                Ordering::Greater => to = middle,
+            }
+        }
+        None
     }
 
     /// A column of strings as codes, those that are new added; `None` if there are more than anybody should keep, or the dictionary does not grow.
     pub(crate) fn learn(&mut self, column: &ArrayRef) -> Option<ArrayRef> {
-        let came = self.came.as_mut()?;
+        let Listed::Came(came) = &mut self.words else {
+            return None;
+        };
         let codes = learn(came, column)?;
         (came.len() <= MOST_WORDS).then_some(codes)
     }
@@ -101,19 +182,15 @@ impl Dictionary {
         }
         let mut words = Words::<&str>::default();
         let numbers = number_values(&mut words, column).unwrap_or_default();
-        let code = |word: &&str| self.sorted.binary_search_by(|w| (**w).cmp(word));
-        let codes: Vec<u32> = words
-            .all()
-            .iter()
-            .map(|word| code(word).map_or(0, |code| code as u32))
-            .collect();
+        let codes = words.all().iter();
+        let codes: Vec<u32> = codes.map(|word| self.code(word).unwrap_or(0)).collect();
         let code = |number: &u32| codes.get(*number as usize).copied().unwrap_or(0);
         coded(column, numbers.iter().map(code).collect())
     }
 
     /// Codes as a column of strings.
     pub(crate) fn decode(&self, codes: &UInt32Array) -> ArrayRef {
-        decode(self.words(), codes)
+        decode(|code| self.word(code), codes)
     }
 }
 
@@ -123,9 +200,9 @@ pub(crate) fn learn(words: &mut Words<Arc<str>>, column: &ArrayRef) -> Option<Ar
     Some(coded(column, codes))
 }
 
-/// Codes of words as a column of strings.
-pub(crate) fn decode(words: &[Arc<str>], codes: &UInt32Array) -> ArrayRef {
-    let texts = codes.iter().map(|code| code.map(|c| &*words[c as usize]));
+/// Codes as a column of strings, given what each stands for.
+pub(crate) fn decode<'w>(word: impl Fn(u32) -> &'w str, codes: &UInt32Array) -> ArrayRef {
+    let texts = codes.iter().map(|code| code.map(&word));
     Arc::new(texts.collect::<StringArray>())
 }
 
@@ -207,6 +284,15 @@ fn coded(column: &ArrayRef, of_values: Vec<u32>) -> ArrayRef {
     Arc::new(UInt32Array::new(of_rows(column, of_values).into(), nulls))
 }
 
+/// Whether a column of a type holds strings.
+fn holds_text(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
+        DataType::Dictionary(_, values) => holds_text(values),
+        _ => false,
+    }
+}
+
 /// Whether a type is a string.
 pub(crate) fn is_text(dtype: &DType) -> bool {
     *dtype == DType::Utf8
@@ -220,7 +306,8 @@ mod tests {
     use super::*;
 
     fn texts(dictionary: &Dictionary) -> Vec<&str> {
-        dictionary.words().iter().map(AsRef::as_ref).collect()
+        let codes = 0..dictionary.len() as u32;
+        codes.map(|code| dictionary.word(code)).collect()
     }
 
     #[test]
@@ -246,6 +333,26 @@ mod tests {
         assert_eq!(texts(&dictionary), ["m", "z", "a"]);
         let ordered = text.replace("==", "<");
         assert!(!are_only_told_apart(&parse(&ordered).expect("a program")));
+    }
+
+    #[test]
+    fn a_dictionary_that_is_sorted_has_its_codes() {
+        let text = "query q unit s { input ~x: utf8 point  ~y[t] = ~x[t]  output ~y }";
+        let program = parse(text).expect("a program");
+        for words in [["a", "b", "c"], ["a", "c", "b"], ["a", "a", "c"]] {
+            let keys = UInt32Array::from(vec![Some(2), None, Some(0), Some(1)]);
+            let of_rows = keys.iter().map(|key| key.map(|key| words[key as usize]));
+            let plain: ArrayRef = Arc::new(of_rows.collect::<StringArray>());
+            let words: ArrayRef = Arc::new(LargeStringArray::from(words.to_vec()));
+            let column: ArrayRef = Arc::new(DictionaryArray::new(keys, words));
+            let numbers: ArrayRef = Arc::new(UInt32Array::from(vec![7; 4]));
+            let expected = Dictionary::new(&program, &[&plain]);
+            let found = Dictionary::new(&program, &[&numbers, &column]);
+            assert_eq!(texts(&found), texts(&expected));
+            assert_eq!(&found.encode(&column), &expected.encode(&plain));
+            assert_eq!(&found.encode(&plain), &expected.encode(&plain));
+            assert_eq!(&found.decode(found.encode(&column).as_primitive()), &plain);
+        }
     }
 
     #[test]

@@ -48,6 +48,15 @@ impl<W: Borrow<str> + Hash + Eq + Clone> Words<W> {
         number
     }
 
+    /// Gives each word another number, by the one that it has.
+    pub(crate) fn renumber(&mut self, new: &[u32]) {
+        let numbers = self.short.values_mut().chain(self.long.values_mut());
+        numbers.for_each(|number| *number = new[*number as usize]);
+        let mut all: Vec<(u32, W)> = new.iter().copied().zip(self.all.drain(..)).collect();
+        all.sort_unstable_by_key(|(number, _)| *number);
+        self.all = all.into_iter().map(|(_, word)| word).collect();
+    }
+
     /// All words, by their numbers.
     pub(crate) fn all(&self) -> &[W] {
         &self.all
@@ -162,5 +171,13 @@ mod tests {
         }
         assert_eq!(words.len(), all.len());
         assert!(words.all().iter().map(|word| &**word).eq(&all));
+        // The other way round.
+        let last = all.len() as u32 - 1;
+        let new: Vec<u32> = (0..=last).map(|number| last - number).collect();
+        words.renumber(&new);
+        assert!(words.all().iter().rev().map(|word| &**word).eq(&all));
+        for (number, word) in (0..).zip(&all) {
+            assert_eq!(words.number(word), last - number, "{word:?}");
+        }
     }
 }

@@ -54,7 +54,10 @@ impl Port {
                     return Ok(None);
                 }
                 let buffer = none.with_rows(timeline(), columns(), None);
-                let buffer = buffer.map_err(|source| self.data(source))?;
+                let mut buffer = buffer.map_err(|source| self.data(source))?;
+                if len == 1 || rows.gaps.min >= length {
+                    buffer = buffer.with_bag(false);
+                }
                 live.push(&self.input.name, &buffer)?;
                 row_bytes = row_bytes.max(bytes(rows.columns()).div_ceil(len));
             }

@@ -33,7 +33,13 @@ fn slices_put_together_are_the_whole() {
             pieces.push(whole.slice(at, count));
             at += count;
         }
+        // What is known of pieces does not tell all of the whole.
+        let bags = pieces
+            .iter()
+            .filter(|piece| rng.chance(80) && piece.is_bag());
+        assert!(bags.count() == 0 || whole.is_bag());
         let again = SnapshotBuffer::concat(&pieces).unwrap();
+        assert_eq!(again.is_bag(), whole.is_bag());
         assert_eq!(events(&again), events(&whole));
         assert_eq!(again.timeline().period(), whole.timeline().period());
         assert_eq!(

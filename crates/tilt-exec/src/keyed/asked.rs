@@ -13,24 +13,31 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// The rows `rows` of an input that is grouped by so many keys.
-    pub(super) fn of(grouped: &Grouped, rows: Range<usize>, keys: usize, threads: usize) -> Self {
-        let ids = grouped.ids.slice(rows.clone());
-        let (places, bounds) = Places::by_key(rows.len(), &ids, keys, threads);
-        // Those of a key follow each other on the lines, up to rows that come later.
-        let mut later = vec![0; keys];
-        grouped
-            .ids
-            .each(rows.end..grouped.places.of_rows().len(), |_, id| {
-                later[id as usize] += 1;
-            });
-        let mut on_lines = Vec::with_capacity(rows.len());
-        for (key, later) in later.into_iter().enumerate() {
-            let end = grouped.begin(key + 1) - later;
-            on_lines.extend(end - (bounds[key + 1] - bounds[key])..end);
+    /// The rows `rows` of an input that is grouped by so many keys: on the lines those of a key follow each other, after rows that came earlier and up to those that come later.
+    pub(super) fn of(grouped: &Grouped, rows: Range<usize>, keys: usize) -> Self {
+        let count = |rows: Range<usize>| {
+            let mut counts = vec![0; keys];
+            grouped.ids.each(rows, |_, id| counts[id as usize] += 1);
+            counts
+        };
+        let all = grouped.places.of_rows().len();
+        let (mut earlier, later) = (count(0..rows.start), count(rows.end..all));
+        for before in grouped.places.before() {
+            earlier[before.key] += before.rows.len() as u32;
         }
+        let mut bounds = Vec::with_capacity(keys + 1);
+        let mut closer = Vec::with_capacity(keys);
+        let mut on_lines = Vec::with_capacity(rows.len());
+        for key in 0..keys {
+            let first = grouped.begin(key) + earlier[key];
+            let next = on_lines.len() as u32;
+            bounds.push(next);
+            closer.push(first - next);
+            on_lines.extend(first..grouped.begin(key + 1) - later[key]);
+        }
+        bounds.push(on_lines.len() as u32);
         Self {
-            places,
+            places: grouped.places.closer(rows, &grouped.ids, &closer),
             bounds,
             on_lines,
         }

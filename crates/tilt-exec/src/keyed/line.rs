@@ -238,7 +238,7 @@ impl Run<'_> {
         let grouped = &groups[&root];
         let rows = self.asked_rows(root);
         let asked = (4 * rows.len() <= 3 * grouped.len())
-            .then(|| Asked::of(grouped, rows.clone(), keys.len(), threads));
+            .then(|| Asked::of(grouped, rows.clone(), keys.len()));
         let mut lines = Vec::new();
         for first in (0..keys.len()).step_by(layout.keys) {
             self.control.alive()?;

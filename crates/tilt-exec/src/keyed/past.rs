@@ -110,7 +110,13 @@ impl Past {
             let ends = &self.grouped.ends[rows.clone()];
             let end = |end: &i64| end.wrapping_sub(self.moves[key]);
             let first = rows.start + ends.partition_point(|e| end(e) <= self.from);
-            let last = rows.start + ends.partition_point(|e| end(e) <= self.until);
+            // Mostly all of them: the part went on to where the rows did.
+            let last = match ends.last() {
+                Some(e) if end(e) > self.until => {
+                    rows.start + ends.partition_point(|e| end(e) <= self.until)
+                }
+                _ => rows.end,
+            };
             first..last.max(first)
         };
         let mut rows: Vec<Range<usize>> = (0..self.moves.len()).map(of_key).collect();

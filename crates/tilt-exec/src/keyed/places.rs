@@ -24,6 +24,7 @@ pub(super) struct Places {
 /// Rows of a key that were grouped before.
 #[derive(Clone, Default)]
 pub(super) struct Before {
+    pub(super) key: usize,
     /// Where they were.
     pub(super) rows: Range<usize>,
     /// How much further they are moved in time.
@@ -34,11 +35,10 @@ pub(super) struct Before {
 
 impl Before {
     pub(super) fn new(rows: Range<usize>, further: i64) -> Self {
-        let place = 0;
         Self {
             rows,
             further,
-            place,
+            ..Self::default()
         }
     }
 }
@@ -72,7 +72,11 @@ impl Places {
             if !grouped.rows.is_empty() {
                 let place = next as usize;
                 next += grouped.rows.len() as u32;
-                before.push(Before { place, ..grouped });
+                before.push(Before {
+                    key,
+                    place,
+                    ..grouped
+                });
             }
             for part in &mut begins {
                 next += std::mem::replace(&mut part[key], next);
@@ -106,6 +110,33 @@ impl Places {
     /// Where each row goes.
     pub(super) fn of_rows(&self) -> &[u32] {
         &self.of_rows
+    }
+
+    /// The rows that were grouped before, by key.
+    pub(super) fn before(&self) -> &[Before] {
+        &self.before
+    }
+
+    /// Places of some of the rows among themselves: each is closer to the first by a number for its key.
+    pub(super) fn closer(&self, rows: Range<usize>, ids: &Ids, by: &[u32]) -> Self {
+        let (from, len) = (rows.start, rows.len());
+        let of_rows = filled(len, |out: &mut [u32]| {
+            fill(out, self.threads, |_, part, out| {
+                let first = from + part.start;
+                ids.blocks(first..from + part.end, |rows, ids| {
+                    let out = &mut out[rows.start - first..rows.end - first];
+                    for ((out, place), id) in out.iter_mut().zip(&self.of_rows[rows]).zip(ids) {
+                        *out = place - by[*id as usize];
+                    }
+                });
+            });
+        });
+        Self {
+            of_rows: ScalarBuffer::new(of_rows, 0, len),
+            len,
+            before: Vec::new(),
+            threads: self.threads,
+        }
     }
 
     /// How many places there are.

@@ -41,13 +41,6 @@ impl Short {
             *out = u32::from(number.wrapping_sub(self.least));
         }
     }
-
-    pub(super) fn slice(&self, rows: Range<usize>) -> Self {
-        Self {
-            numbers: self.numbers.slice(rows.start, rows.len()),
-            least: self.least,
-        }
-    }
 }
 
 /// The ids of many integers without null that lie near each other.

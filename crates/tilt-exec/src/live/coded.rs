@@ -10,7 +10,7 @@ use arrow_array::{
     types::UInt32Type,
 };
 use arrow_schema::DataType;
-use tilt_data::{Column, DataError, SnapshotBuffer};
+use tilt_data::{DataError, SnapshotBuffer};
 
 use crate::{
     text::{decode, learn},
@@ -25,11 +25,8 @@ const SPARE: usize = 1 << 12;
 pub(super) struct Coded {
     /// The column of keys.
     key: String,
-    /// All words, by number, and the code of each.
+    /// All words by their codes: first those that [`complete`](Self::complete) has seen, sorted, then others in the order in which they came.
     words: Words<Arc<str>>,
-    codes: Vec<u32>,
-    /// The words by their codes: first those that [`complete`](Self::complete) has seen, sorted, then others, whose codes are their numbers.
-    table: Vec<Arc<str>>,
     /// The sorted words as a column.
     sorted: ArrayRef,
 }
@@ -39,8 +36,6 @@ impl Coded {
         Self {
             key: key.to_owned(),
             words: Words::default(),
-            codes: Vec::new(),
-            table: Vec::new(),
             sorted: column_of(&[]),
         }
     }
@@ -49,17 +44,11 @@ impl Coded {
     pub(super) fn encode(&mut self, chunk: &SnapshotBuffer) -> Result<SnapshotBuffer, DataError> {
         let texts = self.keys_of(chunk);
         let texts = texts.filter(|(_, keys)| *keys.data_type() == DataType::Utf8);
-        let Some((at, numbers)) =
-            texts.and_then(|(at, keys)| Some((at, learn(&mut self.words, keys)?)))
-        else {
-            return Ok(chunk.clone());
-        };
-        for number in self.table.len()..self.words.len() {
-            self.codes.push(number as u32);
-            self.table.push(Arc::clone(&self.words.all()[number]));
+        let codes = texts.and_then(|(at, keys)| Some((at, learn(&mut self.words, keys)?)));
+        match codes {
+            Some((at, codes)) => chunk.with_column(at, codes),
+            None => Ok(chunk.clone()),
         }
-        let codes = mapped(numbers.as_primitive(), &self.codes);
-        with_column(chunk, at, Arc::new(codes))
     }
 
     /// Lets codes order as words do, and [`show`](Self::show) know all of them. All chunks that are held get the codes that they have from now on.
@@ -67,26 +56,23 @@ impl Coded {
         &mut self,
         chunks: &mut VecDeque<SnapshotBuffer>,
     ) -> Result<(), DataError> {
-        if self.sorted.len() == self.table.len() {
+        let words = self.words.all();
+        if self.sorted.len() == words.len() {
             return Ok(());
         }
-        let mut order: Vec<u32> = (0..self.table.len() as u32).collect();
-        order.sort_by_key(|code| &self.table[*code as usize]);
+        let mut order: Vec<u32> = (0..words.len() as u32).collect();
+        order.sort_by_key(|code| &words[*code as usize]);
         let mut moved = vec![0; order.len()];
         for (code, before) in order.iter().enumerate() {
             moved[*before as usize] = code as u32;
         }
         for chunk in chunks {
             if let Some((at, codes)) = self.codes_of(chunk) {
-                *chunk = with_column(chunk, at, Arc::new(mapped(codes, &moved)))?;
+                *chunk = chunk.with_column(at, Arc::new(mapped(codes, &moved)))?;
             }
         }
-        for code in &mut self.codes {
-            *code = moved[*code as usize];
-        }
-        let word = |code: &u32| Arc::clone(&self.table[*code as usize]);
-        self.table = order.iter().map(word).collect();
-        self.sorted = column_of(&self.table);
+        self.words.renumber(&moved);
+        self.sorted = column_of(self.words.all());
         Ok(())
     }
 
@@ -95,11 +81,11 @@ impl Coded {
         let Some((at, codes)) = self.codes_of(chunk) else {
             return Ok(chunk.clone());
         };
-        assert_eq!(self.sorted.len(), self.table.len(), "all words are known");
-        // SAFETY: codes are places in the table, which has the words of this column, but for those of null keys, which nobody looks up.
+        assert_eq!(self.sorted.len(), self.words.len(), "all words are known");
+        // SAFETY: codes are places in the list of words, which this column has, but for those of null keys, which nobody looks up.
         let keys =
             unsafe { DictionaryArray::new_unchecked(codes.clone(), Arc::clone(&self.sorted)) };
-        with_column(chunk, at, Arc::new(keys))
+        chunk.with_column(at, Arc::new(keys))
     }
 
     /// A chunk with its keys as they came.
@@ -107,7 +93,7 @@ impl Coded {
         let Some((at, codes)) = self.codes_of(chunk) else {
             return Ok(chunk.clone());
         };
-        with_column(chunk, at, decode(&self.table, codes))
+        chunk.with_column(at, decode(|code| &self.words.all()[code as usize], codes))
     }
 
     /// Forgets words that no row of some chunks has any more, if they may be most of all.
@@ -149,23 +135,10 @@ fn column_of(words: &[Arc<str>]) -> ArrayRef {
     Arc::new(LargeStringArray::from_iter_values(words))
 }
 
-/// The same rows with another column.
-fn with_column(
-    rows: &SnapshotBuffer,
-    at: usize,
-    array: ArrayRef,
-) -> Result<SnapshotBuffer, DataError> {
-    let mut columns = rows.columns().to_vec();
-    columns[at] = Column::new(columns[at].name(), array);
-    let nulls = rows.validity().cloned();
-    let rows_with = SnapshotBuffer::record(rows.timeline().clone(), columns, nulls, rows.unit())?;
-    Ok(rows_with.with_time_columns(rows.time_columns().clone()))
-}
-
 #[cfg(test)]
 mod tests {
     use arrow_array::StringArray;
-    use tilt_data::{Spans, Timeline};
+    use tilt_data::{Column, Spans, Timeline};
     use tilt_ir::Unit;
 
     use super::*;
