@@ -101,12 +101,13 @@ fn column(name: &str, dtype: &DType, rows: usize, is_key: bool) -> Column {
     Column::new(name, array)
 }
 
-/// Samples of the declared period, or a point every ten ticks.
+/// Samples of the declared period, or points ten ticks apart on average: a run in one go would notice, and use, that all are.
 fn rows_of(input: &Input, unit: Unit, rows: usize) -> SnapshotBuffer {
     let timeline = if let (SpanRule::Fixed(length), Some(period)) = (input.span, input.period) {
         Timeline::regular(period, period, rows, Spans::Fixed(length))
     } else {
-        let stamps: Vec<i64> = (1..=rows as i64).map(|i| 10 * i).collect();
+        let at = |(i, v): (i64, u64)| 10 * i + (v % 10) as i64;
+        let stamps: Vec<i64> = (1..).zip(values(rows)).map(at).collect();
         Timeline::explicit(stamps.into(), Spans::Fixed(1))
     };
     let buffer = match &input.dtype {
