@@ -3,7 +3,10 @@
 import asyncio
 import datetime as dt
 import json
+import pickle
 import random
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -18,6 +21,7 @@ from hypothesis import strategies as st
 
 import tilt as tl
 from tilt.live import Session
+from tilt.live.options import Completion, Late
 
 SCHEMA = {"t": "i64", "px": "f64", "qty": "i64", "sym": "utf8"}
 TYPES = {"t": pa.int64(), "px": pa.float64(), "qty": pa.int64(), "sym": pa.string()}
@@ -294,7 +298,7 @@ def test_what_one_stage_refuses_no_stage_takes(what: str) -> None:
 def test_any_disorder_is_the_same_in_all_stages(
     rows: list[tuple[Any, ...]],
     sizes: list[int],
-    late: Any,  # noqa: ANN401
+    late: Late,
     name: str,
 ) -> None:
     """Compare with a session that says what became of each row: those that count, at the times where they are."""
@@ -313,6 +317,59 @@ def test_any_disorder_is_the_same_in_all_stages(
     mine, theirs = live.status().streams["ticks"], plain.status().streams["ticks"]
     assert [getattr(mine, fate) for fate in fates] == [getattr(theirs, fate) for fate in fates]
     assert bits(live.late()).get("late_by") == bits(plain.late()).get("late_by")
+
+
+told = st.one_of(
+    st.tuples(st.just("push"), st.sampled_from(["left", "right"]), st.lists(row, min_size=1, max_size=4)),
+    st.tuples(st.just("advance"), st.none(), st.integers(0, 40)),
+    st.tuples(st.just("advance"), st.sampled_from(["left", "right"]), st.integers(0, 40)),
+    st.tuples(st.just("idle"), st.sampled_from(["left", "right"]), st.none()),
+    st.tuples(st.just("flush"), st.none(), st.none()),
+    st.tuples(st.just("restore"), st.none(), st.none()),
+)
+
+
+def after(live: Session, query: tl.Stream, what: str, stream: str | None, given_: Any) -> Session:  # noqa: ANN401
+    """Give a session that was told something."""
+    match what:
+        case "push":
+            live.push(table(given_), stream)
+        case "advance":
+            live.advance(given_, stream)
+        case "idle":
+            live.idle(str(stream))
+        case "flush":
+            live.flush()
+        case "restore":
+            return Session.restore(query, live.checkpoint())
+    return live
+
+
+def known(live: Session) -> list[Any]:
+    """Give what is known of the rows of two streams."""
+    status = live.status()
+    fields = ("watermark", "is_idle", "buffered", "accepted", "dropped", "adjusted")
+    streams = [(stream, *(getattr(at, field) for field in fields)) for stream, at in status.streams.items()]
+    rows = [bits(live.late(stream).select("start", "end", "late_by")) for stream in ("left", "right")]
+    return [*streams, *rows, status.holding_back]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(told, max_size=20), st.sampled_from(["drop", "adjust"]), st.sampled_from(["drop", "flush", "end"]))
+def test_what_is_late_is_as_in_a_session_of_one_stage(
+    steps: list[tuple[str, str | None, Any]], late: Late, completion: Completion
+) -> None:
+    sides = ticks("left"), ticks("right")
+    one = sides[0]["px"].window("4s").mean() - sides[1]["px"].window("6s").mean()
+    queries = [spread(*sides), one]
+    lives = [query.session(lateness="2s", late=late) for query in queries]
+    for step in steps:
+        lives = [after(live, query, *step) for live, query in zip(lives, queries, strict=True)]
+        assert known(lives[0]) == known(lives[1])
+    for live in lives:
+        live.close(completion)
+    ends = [[(at.accepted, at.dropped) for at in live.status().streams.values()] for live in lives]
+    assert ends[0] == ends[1]
 
 
 def test_idle_streams_do_not_hold_others_up() -> None:
@@ -735,3 +792,29 @@ def test_a_run_that_survives(tmp_path: Path) -> None:
     assert together([found, rest]) == bits(whole(make, ordered(rows)))
     with pytest.raises(tl.StateError):
         tl.live.Runner(QUERIES["across keys"](ticks()), days, out, tmp_path / "state", lateness="2s")
+
+
+def test_a_run_of_two_sources(tmp_path: Path) -> None:
+    left, right = ROWS[:80], [(t, 2.0, 1, "ab"[t % 2]) for t in range(1, 70, 2)]
+    seen: list[tl.Table] = []
+    sources = {"left": [table([r]) for r in left], "right": [table(right[:9]), table(right[9:])]}
+    query = spread(ticks("left"), ticks("right"))
+    tl.live.Runner(query, sources, lambda rows, _: seen.append(rows), tmp_path / "state", every=0).run()
+    assert len(seen) > 9
+    assert together(seen) == bits(whole(spread, ordered(left), ordered(right)))
+
+
+def test_checkpoints_go_on_elsewhere() -> None:
+    make = QUERIES["beside its rows"]
+    query = make(ticks())
+    live = query.session(lateness="2s", threads=1)
+    parts = [live.push(table(ROWS[:90]))]
+    code = (
+        "import pickle, sys, tilt as tl\n"
+        "query, blob, rows = pickle.load(sys.stdin.buffer)\n"
+        "live = tl.Session.restore(query, blob, threads=2)\n"
+        "sys.stdout.buffer.write(pickle.dumps([live.push(rows), live.close()]))\n"
+    )
+    given_ = pickle.dumps((query, live.checkpoint(), table(ROWS[90:])))
+    found = subprocess.run([sys.executable, "-c", code], input=given_, capture_output=True, check=True)  # noqa: S603
+    assert together([*parts, *pickle.loads(found.stdout)]) == bits(whole(make, ordered(ROWS)))
