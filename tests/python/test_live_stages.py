@@ -92,6 +92,10 @@ QUERIES: dict[str, Make] = {
     "a table beside results by key": lambda s: (
         levels(s).lookup(NAMES, on="level").key_by("word").with_columns(mean=tl.col("px").window("9s").mean())
     ),
+    "moved ahead": lambda s: levels(s).shift("5s").key_by("level")["px"].window("9s").mean(),
+    "moved back": lambda s: levels(s).shift("-5s").key_by("level")["px"].window("9s").mean(),
+    "cells by what they count": lambda s: s.window(tl.tumbling("4s")).agg(n=tl.len()).key_by("n").cum_count(),
+    "samples across keys": lambda s: tl.struct(p=s.key_by("sym")["qty"].resample("2s")).unkey()["p"].window("5s").sum(),
     "sessions": lambda s: moves(s).window(tl.session(gap="3s")).agg(n=tl.len(), m=tl.col("move").max()),
 }
 
@@ -189,12 +193,22 @@ def spread(left: tl.Stream, right: tl.Stream) -> tl.Stream:
     return gaps.window("5s").max() - left["qty"].window("3s").sum()
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.lists(row, max_size=25), st.lists(row, max_size=25), st.randoms(use_true_random=False))
+def asof(left: tl.Stream, right: tl.Stream) -> tl.Stream:
+    """Join within keys first, then look at all of them."""
+    return left.key_by("sym").join_asof(right.key_by("sym")).unkey()["qty_right"].window("5s").sum()
+
+
+@pytest.mark.parametrize("make", [spread, asof])
+@settings(max_examples=30, deadline=None)
+@given(
+    left=st.lists(row, max_size=25),
+    right=st.lists(row, max_size=25),
+    generator=st.randoms(use_true_random=False),
+)
 def test_two_streams_at_their_own_pace(
-    left: list[tuple[Any, ...]], right: list[tuple[Any, ...]], generator: random.Random
+    make: Make, left: list[tuple[Any, ...]], right: list[tuple[Any, ...]], generator: random.Random
 ) -> None:
-    query = spread(ticks("left"), ticks("right"))
+    query = make(ticks("left"), ticks("right"))
     live = query.session(lateness={"left": "5s", "right": 5})
     waiting = {"left": arriving(left), "right": arriving(right)}
     parts = []
@@ -208,7 +222,7 @@ def test_two_streams_at_their_own_pace(
             live = Session.restore(query, live.checkpoint())
     parts.append(live.close())
     # Events of one instant are in the order in which they came.
-    assert together(parts) == bits(whole(spread, ordered(arriving(left)), ordered(arriving(right))))
+    assert together(parts) == bits(whole(make, ordered(arriving(left)), ordered(arriving(right))))
 
 
 def test_results_come_as_soon_as_they_are_certain() -> None:
@@ -333,7 +347,7 @@ def after(live: Session, query: tl.Stream, what: str, stream: str | None, given_
     """Give a session that was told something."""
     match what:
         case "push":
-            live.push(table(given_), stream)
+            live.push(wide(given_), stream)
         case "advance":
             live.advance(given_, stream)
         case "idle":
@@ -370,6 +384,75 @@ def test_what_is_late_is_as_in_a_session_of_one_stage(
         live.close(completion)
     ends = [[(at.accepted, at.dropped) for at in live.status().streams.values()] for live in lives]
     assert ends[0] == ends[1]
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "points": {"time": "t"},
+    "samples": {"time": "even", "valid": "2s", "overlap": "bag"},
+    "readings": {"time": "t", "valid": "until_next"},
+    "intervals": {"valid": ("t", "till"), "overlap": "bag"},
+    "intervals from the left": {"valid": ("t", "till"), "overlap": "bag", "closed": "left"},
+}
+
+
+def wide(rows: Iterable[tuple[Any, ...]]) -> dict[str, list[Any]]:
+    """Give rows with the times of every kind."""
+    columns = table(rows)
+    ends = [t + 1 + qty for t, qty in zip(columns["t"], columns["qty"], strict=True)]
+    return columns | {"till": ends, "even": [2 * t for t in columns["t"]]}
+
+
+def beside(left: tl.Stream, right: tl.Stream) -> tl.Stream:
+    """Read both streams in both stages."""
+    at = left["px"]
+    below: tl.Stream = tl.struct(px=at, n=right["qty"].window("4s").sum().at(at))
+    return below.key_by("n")["px"].window("5s").mean() - right["qty"].window("3s").max().at(at) + at.window("2s").len()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=20, deadline=None)
+@given(st.lists(row, max_size=25), st.lists(row, max_size=25), st.randoms(use_true_random=False))
+def test_streams_of_any_kind_of_events(
+    kind: str, left: list[tuple[Any, ...]], right: list[tuple[Any, ...]], generator: random.Random
+) -> None:
+    schema = SCHEMA | {"till": "i64", "even": "i64"}
+    sides = [tl.source(name, schema, unit="s", **events) for name, events in streams_of(kind)]
+    query = beside(*sides)
+    live = query.session(lateness="10s")
+    came = {"left": arriving(left), "right": arriving(right)}
+    waiting, parts = dict(came), []
+    while any(waiting.values()):
+        stream = generator.choice([name for name, rows in waiting.items() if rows])
+        count = generator.randint(1, 6)
+        now, waiting[stream] = waiting[stream][:count], waiting[stream][count:]
+        parts.append(live.push(wide(now), stream))
+        if generator.randrange(5) == 0:
+            live = Session.restore(query, live.checkpoint())
+    parts.append(live.close())
+    types = {**TYPES, "till": pa.int64(), "even": pa.int64()}
+    tables = {
+        name: pa.table({column: pa.array(values, types[column]) for column, values in wide(rows).items()})
+        for name, rows in came.items()
+    }
+    whole_sides = [tl.stream(tables[name], unit="s", sort=True, **events) for name, events in streams_of(kind)]
+    assert together(parts) == bits(beside(*whole_sides).collect())
+
+
+def streams_of(kind: str) -> list[tuple[str, dict[str, Any]]]:
+    return [("left", KINDS["points"]), ("right", KINDS[kind])]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=20, deadline=None)
+@given(st.lists(told, max_size=20), st.sampled_from(["drop", "adjust"]))
+def test_what_is_late_of_any_kind_of_events(kind: str, steps: list[tuple[str, str | None, Any]], late: Late) -> None:
+    schema = SCHEMA | {"till": "i64", "even": "i64"}
+    sides = [tl.source(name, schema, unit="s", **events) for name, events in streams_of(kind)]
+    queries = [beside(*sides), sides[0]["px"].window("4s").mean() - sides[1]["px"].window("6s").mean()]
+    lives = [query.session(lateness="2s", late=late) for query in queries]
+    for step in steps:
+        lives = [after(live, query, *step) for live, query in zip(lives, queries, strict=True)]
+        assert known(lives[0]) == known(lives[1])
 
 
 def test_idle_streams_do_not_hold_others_up() -> None:

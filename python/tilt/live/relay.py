@@ -272,8 +272,9 @@ class Relay:
 
     def _hand_on(self, running: Running, rows: _native.Table) -> None:
         with self._undivided():
-            rows = running.named(rows)
             reached = running.reached(rows)
+            if rows.num_rows:
+                rows = running.named(rows)
             for reader, name in running.readers:
                 if rows.num_rows:
                     reader.core.push(name, rows, False)  # noqa: FBT003

@@ -54,7 +54,8 @@ class Running:
         """
         stage = self.stage
         if rows.num_rows and (stage.period is not None or len(stage.times) > 1):
-            self.end = instant_ticks(Table(rows)[-1:][stage.times[-1]][0], stage.plan.unit) * stage.scale
+            last = rows.slice(rows.num_rows - 1, 1).column(rows.schema[len(stage.times) - 1][0])
+            self.end = instant_ticks(last.to_pylist()[0], stage.plan.unit) * stage.scale
         if len(stage.times) > 1:
             return self.end
         until, ((first, *_), *_), *_ = self.core.status()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tilt.durations import duration_ticks, ticks_in
@@ -41,7 +42,7 @@ class Stage:
     unit: str
     """What a tick of the whole query is."""
 
-    @property
+    @cached_property
     def scale(self) -> int:
         """How many ticks of the whole query one of its own is."""
         return ticks_in(self.plan.unit, self.unit)
@@ -147,6 +148,13 @@ def is_staged(source: Source) -> bool:
 
 def stages(query: Stream, events: Given) -> Stages:
     """Plan the stages of a query.
+
+    >>> import tilt as tl
+    >>> x = tl.source("x", {"t": "i64", "k": "utf8", "x": "f64"}, time="t")
+    >>> mean = x.key_by("k").with_columns(d=tl.col("x").diff()).unkey()["d"].window(10).mean()
+    >>> planned = stages(mean - x["x"].window(10).mean(), {})
+    >>> [(dict(stage.streams), dict(stage.results)) for stage in planned.stages]
+    [({'x': 'x'}, {}), ({'x': 'x'}, {'stage': 0})]
 
     Raises
     ------
