@@ -578,6 +578,21 @@ def test_times_of_any_kind() -> None:
             assert parts[-1].schema == expected.schema
 
 
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(-3000, 6000), max_size=40), st.integers(1, 999), st.integers(0, 999))
+def test_grids_finer_than_the_times_of_python(times: list[int], period: int, offset: int) -> None:
+    def make(s: tl.Stream) -> tl.Stream:
+        cells = s.window(tl.tumbling(f"{period}ns", offset=f"{offset}ns")).agg(n=tl.len(), sum=tl.col("x").sum())
+        return cells.key_by("n")["sum"].window("2us").sum()
+
+    times = sorted(times)
+    rows = pa.table({"ts": pa.array(times, pa.timestamp("ns")), "x": pa.array(range(len(times)), pa.int64())})
+    live = make(tl.source("s", {"ts": "timestamp(ns)", "x": "i64"}, time="ts")).session()
+    parts = [live.push(rows[i : i + 1]) for i in range(len(times))]
+    parts.append(live.close())
+    assert together(parts) == bits(make(tl.stream(rows, time="ts")).collect())
+
+
 def test_stages_of_different_units() -> None:
     def make(slow: tl.Stream, fast: tl.Stream) -> tl.Stream:
         return slow.key_by("k").with_columns(d=tl.col("x").diff()).unkey()["d"].window("5s").sum() - (
