@@ -80,7 +80,9 @@ QUERIES: dict[str, Make] = {
     ),
     "a running total": lambda s: moves(s)["qty"].cum_sum(),
     "beside its rows": lambda s: moves(s)["move"].window("5s").sum() - s["px"].window("3s").mean(),
-    "beside its rows of other columns": lambda s: s["qty"].window("6s").sum() - moves(s)["move"].window("5s").len(),
+    "beside its rows of other columns": lambda s: (
+        s["qty"].window("6s").sum() - s.key_by("sym")["px"].diff().unkey()["px"].window("5s").len()
+    ),
     "beside its keys": lambda s: (
         s.key_by("sym")["px"].window("5s").sum() - moves(s)["move"].window("5s").max() + s["px"].window("2s").len()
     ),
