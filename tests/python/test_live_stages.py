@@ -101,7 +101,7 @@ QUERIES: dict[str, Make] = {
     "sessions": lambda s: moves(s).window(tl.session(gap="3s")).agg(n=tl.len(), m=tl.col("move").max()),
 }
 
-EVENTS = {name: {"valid": "until_next"} for name in QUERIES if name.startswith("readings")}
+EVENTS: dict[str, dict[str, Any]] = {name: {"valid": "until_next"} for name in QUERIES if name.startswith("readings")}
 """How rows become events, where they are not points."""
 
 row = st.tuples(
@@ -225,6 +225,18 @@ def test_two_streams_at_their_own_pace(
     parts.append(live.close())
     # Events of one instant are in the order in which they came.
     assert together(parts) == bits(whole(make, ordered(arriving(left)), ordered(arriving(right))))
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_rows_of_a_source_are_not_pushed_but_its_columns_count(name: str) -> None:
+    make, events = QUERIES[name], EVENTS.get(name, {})
+    # No two of these are of one instant, which the query may count on; of those that are pushed some are.
+    history = tl.stream(typed(table([(1, 1.0, 1, "a"), (2, 2.0, 2, "b")])), time="t", unit="s", **events)
+    rows = [(t // 3, float(t * t % 13), t % 4, "abc"[t % 3]) for t in range(90)]
+    live = make(history).session()
+    (stream,) = live.streams
+    parts = [live.push(table(rows[first : first + 4]), stream) for first in range(0, 90, 4)]
+    assert together([*parts, live.close()]) == bits(whole(make, ordered(rows), **events))
 
 
 def test_results_come_as_soon_as_they_are_certain() -> None:
