@@ -52,7 +52,17 @@ def _locked(method: Callable[Concatenate[Relay, P], T]) -> Callable[Concatenate[
 
 @final
 class Relay:
-    """The sessions of all stages as one. It has the methods of a native session."""
+    """The sessions of all stages as one. It has the methods of a native session.
+
+    >>> import tilt as tl
+    >>> x = tl.source("x", {"t": "i64", "k": "utf8", "x": "i64"}, time="t")
+    >>> steps = x.key_by("k").with_columns(step=tl.col("x").diff()).unkey()
+    >>> live = steps["step"].window(10).sum().session()
+    >>> live.push({"t": [1, 2, 4, 5], "k": ["a", "b", "a", "b"], "x": [1, 5, 4, 7]}).to_dict()
+    {'time': [4], 'step': [3]}
+    >>> live.close().to_dict()
+    {'time': [5], 'step': [5]}
+    """
 
     def __init__(  # noqa: PLR0913
         self,
