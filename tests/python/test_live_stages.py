@@ -20,20 +20,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilt as tl
+from arrivals import SCHEMA, TYPES, arriving, bits, ordered, pieces, table, ticks, together, typed
 from tilt.live import Session
 from tilt.live.options import Completion, Late
 
-SCHEMA = {"t": "i64", "px": "f64", "qty": "i64", "sym": "utf8"}
-TYPES = {"t": pa.int64(), "px": pa.float64(), "qty": pa.int64(), "sym": pa.string()}
 UTC = dt.timezone.utc
 START = dt.datetime(2026, 3, 29, tzinfo=UTC)
 NAMES = tl.table({"level": [0, 1, 2, 3], "word": ["none", "one", "two", "three"]}, key="level")
 
 Make = Callable[..., tl.Stream]
-
-
-def ticks(name: str = "ticks", **events: Any) -> tl.Stream:  # noqa: ANN401
-    return tl.source(name, SCHEMA, **{"time": "t", "unit": "s"} | events)
 
 
 def moves(source: tl.Stream) -> tl.Stream:
@@ -113,50 +108,9 @@ row = st.tuples(
 )
 
 
-def table(rows: Iterable[tuple[Any, ...]]) -> dict[str, list[Any]]:
-    listed = list(rows)
-    return {name: [r[i] for r in listed] for i, name in enumerate(SCHEMA)}
-
-
-def typed(columns: dict[str, list[Any]]) -> pa.Table:
-    return pa.table({name: pa.array(values, TYPES[name]) for name, values in columns.items()})
-
-
-def arriving(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Put rows in an order in which each is at most its delay behind the latest."""
-    return sorted(rows, key=lambda r: r[0] + r[4])
-
-
-def ordered(rows: Iterable[tuple[Any, ...]]) -> pa.Table:
-    return typed(table(sorted(rows, key=lambda r: r[0])))
-
-
 def whole(make: Make, *tables: pa.Table, **events: Any) -> tl.Table:  # noqa: ANN401
     """Run a query on all rows."""
     return make(*(tl.stream(rows, **{"time": "t", "unit": "s"} | events) for rows in tables)).collect()
-
-
-def bits(result: tl.Table) -> dict[str, list[Any]]:
-    """Give columns in which floats are what they are, bit for bit."""
-    return {
-        name: [value.hex() if isinstance(value, float) else value for value in values]
-        for name, values in result.to_dict().items()
-    }
-
-
-def together(parts: Iterable[tl.Table]) -> dict[str, list[Any]]:
-    tables = [part for part in parts if part.columns]
-    first = next((part for part in tables if len(part)), tables[0])
-    assert all(part.schema == first.schema for part in tables if len(part))
-    return {name: [value for part in tables if len(part) for value in bits(part)[name]] for name in first.columns}
-
-
-def pieces(rows: list[Any], sizes: list[int]) -> list[list[Any]]:
-    found, at = [], 0
-    for size in sizes:
-        found.append(rows[at : at + size])
-        at += size
-    return [*found, rows[at:]]
 
 
 @pytest.mark.parametrize("name", QUERIES)
