@@ -311,20 +311,26 @@ told = st.one_of(
 )
 
 
-def after(live: Session, query: tl.Stream, what: str, stream: str | None, given_: Any) -> Session:  # noqa: ANN401
-    """Give a session that was told something."""
+def after(
+    live: Session,
+    query: tl.Stream,
+    what: str,
+    stream: str | None,
+    given_: Any,  # noqa: ANN401
+) -> tuple[Session, tl.Table]:
+    """Give a session that was told something, and what it gives."""
     match what:
         case "push":
-            live.push(wide(given_), stream)
+            return live, live.push(wide(given_), stream)
         case "advance":
-            live.advance(given_, stream)
+            return live, live.advance(given_, stream)
         case "idle":
-            live.idle(str(stream))
+            return live, live.idle(str(stream))
         case "flush":
-            live.flush()
-        case "restore":
-            return Session.restore(query, live.checkpoint())
-    return live
+            return live, live.flush()
+        case _:
+            live = Session.restore(query, live.checkpoint())
+            return live, live.take()
 
 
 def known(live: Session) -> list[Any]:
@@ -346,12 +352,51 @@ def test_what_is_late_is_as_in_a_session_of_one_stage(
     queries = [spread(*sides), one]
     lives = [query.session(lateness="2s", late=late) for query in queries]
     for step in steps:
-        lives = [after(live, query, *step) for live, query in zip(lives, queries, strict=True)]
+        lives = [after(live, query, *step)[0] for live, query in zip(lives, queries, strict=True)]
         assert known(lives[0]) == known(lives[1])
     for live in lives:
         live.close(completion)
     ends = [[(at.accepted, at.dropped) for at in live.status().streams.values()] for live in lives]
     assert ends[0] == ends[1]
+
+
+def counted(left: tl.Stream, right: tl.Stream) -> tl.Stream:
+    """Read both streams in two stages, with a result for each row of either."""
+
+    def below(source: tl.Stream, by: tl.Expr) -> tl.Stream:
+        keyed = source.with_columns(n=by).key_by("n").with_columns(m=tl.col("qty").window("9s").sum())
+        return keyed.unkey()["m"].window("5s").sum() - source["qty"]
+
+    merged: tl.Stream = tl.coalesce(
+        below(left, tl.col("qty").window("4s").sum()), below(right, tl.col("qty").window("3s").len())
+    )
+    return merged
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(told, max_size=20))
+def test_results_are_those_of_the_rows_that_count(steps: list[tuple[str, str | None, Any]]) -> None:
+    """Whatever streams are told: which rows count is what a session of one stage says."""
+    sides = ticks("left"), ticks("right")
+    queries = [counted(*sides), sides[0]["qty"].window("4s").sum() - sides[1]["qty"].window("6s").sum()]
+    lives = [query.session(lateness="2s", late="drop") for query in queries]
+    # What columns results have is known when all streams have had rows.
+    steps = [("push", "left", [(0, 0.0, 0, "a")]), ("push", "right", [(0, 0.0, 0, "a")]), *steps]
+    came: dict[str, list[tuple[Any, ...]]] = {"left": [], "right": []}
+    parts = []
+    for what, stream, given_ in steps:
+        rows = given_ if what != "advance" else given_ // 4
+        if what == "push":
+            # Each row has a number of its own.
+            rows = [(r[0] // 4, r[1], len(came[str(stream)]) + i, *r[3:]) for i, r in enumerate(given_)]
+            came[str(stream)] += rows
+        told_ = [after(live, query, what, stream, rows) for live, query in zip(lives, queries, strict=True)]
+        lives = [live for live, _ in told_]
+        parts.append(told_[0][1])
+    parts.append(lives[0].close())
+    gone = {stream: set(lives[1].late(stream).to_dict().get("qty", [])) for stream in came}
+    kept = [ordered(r for r in rows if r[2] not in gone[stream]) for stream, rows in came.items()]
+    assert together(parts) == bits(whole(counted, *kept))
 
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -419,7 +464,7 @@ def test_what_is_late_of_any_kind_of_events(kind: str, steps: list[tuple[str, st
     queries = [beside(*sides), sides[0]["px"].window("4s").mean() - sides[1]["px"].window("6s").mean()]
     lives = [query.session(lateness="2s", late=late) for query in queries]
     for step in steps:
-        lives = [after(live, query, *step) for live, query in zip(lives, queries, strict=True)]
+        lives = [after(live, query, *step)[0] for live, query in zip(lives, queries, strict=True)]
         assert known(lives[0]) == known(lives[1])
 
 
@@ -454,16 +499,16 @@ def test_rows_are_computed_together() -> None:
     query = make(ticks())
     live = query.session(max_batch=3, latency="2s", clock=lambda: now)
     rows = [(t, float(t), 0, "a") for t in range(12)]
-    parts = [live.push(table([r])) for r in rows[:9]]
-    # The first rows tell the columns of both stages, so they do not wait.
-    assert [len(part) for part in parts] == [0, 0, 0, 0, 2, 0, 0, 3, 0]
-    parts.append(live.push(table([rows[9]])))
+    parts = [live.push(table([r])) for r in rows[:8]]
+    # The first row tells the columns, so it does not wait.
+    assert [len(part) for part in parts] == [0, 0, 0, 1, 0, 0, 3, 0]
+    parts.append(live.push(table([rows[8]])))
     assert len(parts[-1]) == 0
     now = 3.0
     parts.append(live.take())
     assert len(parts[-1]) == 2
     again = Session.restore(query, live.checkpoint(), clock=lambda: now)
-    rest = [[at.push(table([r])) for r in rows[10:]] + [at.flush(), at.close()] for at in (live, again)]
+    rest = [[at.push(table([r])) for r in rows[9:]] + [at.flush(), at.close()] for at in (live, again)]
     assert together([*parts, *rest[0]]) == together([*parts, *rest[1]]) == bits(whole(make, ordered(rows)))
 
 
@@ -615,6 +660,25 @@ def test_no_results_of_an_earlier_stage() -> None:
     assert sum(map(len, parts)) == 8
     assert together([*parts, live.close()]) == bits(whole(make, ordered(rows)))
     assert len(make(ticks()).session().close()) == 0
+
+
+@pytest.mark.parametrize("zone", [None, "Asia/Tokyo"])
+def test_columns_are_known_before_a_stage_has_results(zone: str | None) -> None:
+    def make(s: tl.Stream) -> tl.Stream:
+        high = s.key_by("k").with_columns(d=tl.col("x").diff()).filter(tl.col("d") > 100).unkey()["d"]
+        result: tl.Stream = tl.coalesce(high.window(tl.tumbling("2s")).sum(), s["x"].window(tl.tumbling("2s")).sum())
+        return result
+
+    times = [START + dt.timedelta(seconds=second) for second in range(9)]
+    values = [1.0, 2.0, 3.0, 4.0, 500.0, 6.0, 7.0, 8.0, 9.0]
+    rows = pa.table({"ts": pa.array(times, pa.timestamp("us", zone)), "x": values, "k": ["a"] * 9})
+    query = make(tl.source("s", {"ts": "timestamp(us)", "x": "f64", "k": "utf8"}, time="ts"))
+    live = query.session()
+    parts = [live.push(rows[i : i + 1]) for i in range(4)]
+    assert sum(map(len, parts)) == 2
+    live = Session.restore(query, live.checkpoint())
+    parts += [live.push(rows[4:]), live.close()]
+    assert together(parts) == bits(make(tl.stream(rows, time="ts")).collect())
 
 
 def test_functions_of_streams_learn_their_columns_from_the_first_rows() -> None:

@@ -231,7 +231,10 @@ class Relay:
 
     @_locked
     def flush(self) -> _native.Table:
-        """Give what is new if no row waits any longer."""
+        """Give what is new if no row waits any longer.
+
+        That is so of each stage: of results that it reads none waits, and none is to come up to the last, anyway.
+        """
         return self._computed(lambda running: running.core.flush())
 
     @_locked
@@ -281,13 +284,17 @@ class Relay:
         return results
 
     def _hand_on(self, running: Running, rows: _native.Table) -> None:
+        """Push results into what reads them; the first time also none, which tells their columns."""
         with self._undivided():
             reached = running.reached(rows)
-            if rows.num_rows:
-                rows = running.named(rows)
+            is_first = not running.is_told and running.tells_columns(rows)
+            running.is_told |= is_first
+            rows = running.named(rows)
             for reader, name in running.readers:
-                if rows.num_rows:
+                if rows.num_rows or is_first:
                     reader.core.push(name, rows, False)  # noqa: FBT003
+                if is_first:
+                    reader.core.settle(name, rows)
                 if reached is not None:
                     reader.core.advance_input(name, reader.stage.ticks(reached))
 

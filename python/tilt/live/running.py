@@ -27,7 +27,20 @@ class Running:
     readers: list[tuple[Running, str]] = field(default_factory=list)
     end: int | None = None
     """Where the last result has ended, if it matters for those to come; rounded down."""
+    is_told: bool = False
+    """Whether others know the columns as they are, and not only as they were declared."""
     is_closed: bool = False
+
+    def tells_columns(self, rows: _native.Table) -> bool:
+        """Whether results, of which there may be none, have the columns that all others will have.
+
+        All inputs have to be known, also to what computes results: if times are as they would be if nothing were known,
+        they may not be, and if they are there is nothing to tell.
+        """
+        usual = self.stage.usual
+        return rows.schema[: len(usual)] != usual and all(
+            self.core.columns(name)[0] for name in self.stage.plan.sources
+        )
 
     def named(self, rows: _native.Table) -> _native.Table:
         """Give results as others read them."""

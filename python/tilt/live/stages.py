@@ -35,12 +35,17 @@ class Stage:
     """The stream that each input reads."""
     results: Mapping[str, int]
     """The stage whose results each other input reads."""
-    times: Sequence[str]
-    """What the columns of time are called where its results are read."""
+    usual: Sequence[tuple[str, str]]
+    """The columns of time where its results are read, as they are if nothing is known of the streams."""
     period: int | None
     """How long its results are, if they have one length; ticks of the whole query. They are on a grid then."""
     unit: str
     """What a tick of the whole query is."""
+
+    @cached_property
+    def times(self) -> list[str]:
+        """What the columns of time are called where its results are read."""
+        return [name for name, _ in self.usual]
 
     @cached_property
     def scale(self) -> int:
@@ -190,14 +195,15 @@ def stages(query: Stream, events: Given) -> Stages:
                 streams[name] = known(name, source)
         whole = to_come(stream, events, {name: overlaps[number] for name, number in results.items()})
         numbers[id(stream)] = len(planned)
-        times, period = [], None
+        usual: list[tuple[str, str]] = []
+        period = None
         if stream is not query:
             read = _as_read(whole)
-            times = read._times
+            usual = read.peek()._handle.schema[: len(read._times)]
             overlaps.append(read.events.overlap)
             if _has_length(read.events):
                 period = duration_ticks(read.events.valid, unit)  # type: ignore[arg-type]
-        planned.append(Stage(single(whole), streams, results, times, period, unit))
+        planned.append(Stage(single(whole), streams, results, usual, period, unit))
         return numbers[id(stream)]
 
     add(query)
