@@ -74,6 +74,15 @@ def duration_ticks(value: Duration, unit: str) -> int:
     return _native.duration(duration_text(value), unit)
 
 
+def ticks_in(coarse: str, fine: str) -> int:
+    """Count the ticks of a unit in one tick of another that is coarser, or the same.
+
+    >>> ticks_in("s", "ms"), ticks_in("tick", "tick")
+    (1000, 1)
+    """
+    return 1 if coarse == fine else duration_ticks(f"1{coarse}", fine)
+
+
 def instant_ticks(value: Instant, unit: str) -> int:
     """Count the ticks from the epoch to an instant, rounded down.
 

@@ -193,6 +193,9 @@ class Looked(Source):
         """Give all rows."""
         return Table(self.table.lookup.beside(self.source.read()._handle, self.on))
 
+    def _as_given(self) -> Table:
+        return self.source._as_given()
+
     def _rows(self) -> object:
         return self.source._rows()
 

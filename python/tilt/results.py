@@ -223,6 +223,13 @@ class Runnable:
         >>> live.push({"t": [1, 4, 3, 20], "price": [10.0, 12.0, 14.0, 11.0]})["price"]
         [10.0, 12.0, 12.0]
 
+        Raises
+        ------
+        QueryError
+            If an option has no meaning for this query. One that is computed in stages (:meth:`key_by` of what was
+            computed, :meth:`unkey`) has no early results, revisions and ``start``, and none of its stages but the last
+            may have intervals that overlap.
+
         """
         from tilt.live import Session  # noqa: PLC0415
 

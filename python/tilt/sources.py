@@ -99,7 +99,11 @@ class Source(ABC):
 
     def columns_only(self) -> _native.Input:
         """Tell a live session how to read rows that are still to come."""
-        return self._input(self.peek()._handle, None)
+        return self._input(self._as_given()._handle, None)
+
+    def _as_given(self) -> Table:
+        """Give the columns that rows come with, as a table without rows."""
+        return self.peek()
 
     def _rows(self) -> object:
         """Give the rows as native inputs take them."""

@@ -25,15 +25,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilt as tl
+from arrivals import arriving, bits, ordered, pieces, table, ticks, together
 from tilt.live import Session, Status
 
-SCHEMA = {"t": "i64", "px": "f64", "qty": "i64", "sym": "utf8"}
 UTC = dt.timezone.utc
 START = dt.datetime(2026, 3, 29, tzinfo=UTC)
-
-
-def ticks(name: str = "ticks", **events: Any) -> tl.Stream:  # noqa: ANN401
-    return tl.source(name, SCHEMA, **{"time": "t", "unit": "s"} | events)
 
 
 def trend(source: tl.Stream) -> tl.Stream:
@@ -66,39 +62,6 @@ row = st.tuples(
 )
 
 
-def table(rows: Iterable[tuple[Any, ...]]) -> dict[str, list[Any]]:
-    listed = list(rows)
-    return {name: [r[i] for r in listed] for i, name in enumerate(SCHEMA)}
-
-
-def arriving(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Put rows in an order in which each is at most its delay behind the latest."""
-    return sorted(rows, key=lambda r: r[0] + r[4])
-
-
-def pieces(rows: list[Any], sizes: list[int]) -> list[list[Any]]:
-    found, at = [], 0
-    for size in sizes:
-        found.append(rows[at : at + size])
-        at += size
-    return [*found, rows[at:]]
-
-
-def bits(result: tl.Table) -> dict[str, list[Any]]:
-    """Give columns in which floats are what they are, bit for bit."""
-    return {
-        name: [value.hex() if isinstance(value, float) else value for value in values]
-        for name, values in result.to_dict().items()
-    }
-
-
-def together(parts: Iterable[tl.Table]) -> dict[str, list[Any]]:
-    tables = [part for part in parts if part.columns]
-    first = next((part for part in tables if len(part)), tables[0])
-    assert all(part.schema == first.schema for part in tables if len(part))
-    return {name: [value for part in tables if len(part) for value in bits(part)[name]] for name in first.columns}
-
-
 @pytest.mark.parametrize("name", QUERIES)
 @settings(max_examples=25, deadline=None)
 @given(
@@ -117,16 +80,9 @@ def test_any_batches_in_any_order_give_what_collect_gives(
         if generator.randrange(10) == 0:
             live = Session.restore(query, live.checkpoint())
     parts.append(live.close())
-    ordered = sorted(rows, key=lambda r: r[0])
-    assert together(parts) == bits(query.run(ticks=typed(table(ordered))))
+    assert together(parts) == bits(query.run(ticks=ordered(rows)))
     counts = live.status().streams["ticks"]
     assert counts.accepted + counts.overlapping == len(rows)
-
-
-def typed(columns: dict[str, list[Any]]) -> pa.Table:
-    """Give columns the types that were declared, also if they have no rows."""
-    types = {"t": pa.int64(), "px": pa.float64(), "qty": pa.int64(), "sym": pa.string()}
-    return pa.table({name: pa.array(values, types[name]) for name, values in columns.items()})
 
 
 def spread() -> tl.Stream:
@@ -150,7 +106,9 @@ def test_two_streams_at_their_own_pace(
         parts.append(live.push(table(now), stream))
         assert live.status().holding_back in {"left", "right"}
     parts.append(live.close())
-    sides = {name: typed(table(sorted(rows, key=lambda r: r[0]))) for name, rows in (("left", left), ("right", right))}
+    # Events of one instant are in the order in which they came.
+    came = {"left": arriving(left), "right": arriving(right)}
+    sides = {name: ordered(rows) for name, rows in came.items()}
     assert together(parts) == bits(query.run(**sides))
 
 
@@ -290,8 +248,7 @@ def test_updates_lead_to_what_collect_gives(rows: list[tuple[Any, ...]], sizes: 
     live = query.session(lateness="5s", mode="updates")
     parts = [live.push(table(piece)) for piece in pieces(rows, sizes)]
     parts.append(live.close())
-    ordered = sorted(rows, key=lambda r: r[0])
-    assert applied(parts) == Counter(map(repr, query.run(ticks=typed(table(ordered))).to_pylist()))
+    assert applied(parts) == Counter(map(repr, query.run(ticks=ordered(rows)).to_pylist()))
 
 
 def test_edges() -> None:
@@ -463,6 +420,8 @@ def test_tables_beside_rows() -> None:
     live = query.session()
     parts = [live.push({"t": 1, "px": 1.0, "qty": 1, "sym": "b"}), live.push({"t": 2, "px": 1.0, "qty": 2, "sym": "x"})]
     assert together([*parts, live.close()]) == {"t": [1, 2], "full": ["Beta", None], "qty": [1, 2]}
+    # Columns of tables are not among those that rows have, also before rows have come.
+    assert query.session().take().columns == ["t", "full", "qty"]
 
 
 def test_query_functions_learn_their_columns_from_the_first_rows() -> None:
@@ -684,12 +643,6 @@ def test_rows_of_a_source_are_not_pushed_but_its_columns_count() -> None:
     live = history.window("9s").sum().session()
     live.push({"t": [5, 5], "px": [3.0, 4.0]})
     assert live.close()["px"] == [7.0, 7.0]
-
-
-def test_queries_in_stages_say_what_to_do() -> None:
-    staged = ticks().key_by("sym")["px"].diff().unkey()["px"].window("5s").sum()
-    with pytest.raises(tl.QueryError, match="stages"):
-        staged.session()
 
 
 def test_ctrl_c_ends_waiting() -> None:

@@ -16,6 +16,7 @@
 | ``rows``, ``status`` | rows in the forms that Python has; what a session tells about itself |
 | ``options`` | what is done about disorder, stream by stream |
 | ``plan`` | what a session runs: the compiled query and its streams |
+| ``stages``, ``running``, ``relay`` | queries in stages: their plan; what runs of them; all of it as one session |
 | ``checkpoint`` | sessions as bytes |
 | ``moving`` | :class:`Plot`: a picture that moves with the results |
 | ``pipes`` | formats of rows in pieces; sessions between pipes |

@@ -34,6 +34,15 @@ def packed(about: Mapping[str, Any], native: bytes) -> bytes:
     return head + zlib.crc32(head + body).to_bytes(4, "little") + body + native
 
 
+def is_packed(blob: bytes) -> bool:
+    """Whether bytes begin as those that :func:`packed` gives.
+
+    >>> is_packed(packed({}, b"")), is_packed(b"TILTLIVE")
+    (True, False)
+    """
+    return blob.startswith(_MAGIC)
+
+
 def unpacked(blob: object) -> tuple[dict[str, Any], bytes]:
     """Take both apart.
 
@@ -50,7 +59,7 @@ def unpacked(blob: object) -> tuple[dict[str, Any], bytes]:
         message = f"a checkpoint is bytes, not {type(blob).__name__}"
         raise TypeError(message)
     blob = bytes(blob)
-    if not blob.startswith(_MAGIC):
+    if not is_packed(blob):
         message = "this is no checkpoint of a session: it does not begin as one"
         raise CheckpointError(message)
     version, size, checksum = (int.from_bytes(blob[at : at + 4], "little") for at in range(len(_MAGIC), _HEAD, 4))

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from tilt import _native
 from tilt.errors import QueryError
-from tilt.keys import Staged, declaration
+from tilt.keys import declaration
 from tilt.live.options import each, known_stream, listed
 from tilt.queries import QueryFunction
 from tilt.run import FUNCTIONS, Query
-from tilt.sources import Deferred, Events, Source, deferred
+from tilt.sources import Deferred, Events, Source, deferred, replace
 from tilt.streams import Stream
 from tilt.table import Table
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tilt.live.options import Disorder
+    from tilt.live.stages import Stages
     from tilt.run import Layout
 
     Given = Mapping[str, Any]
@@ -58,7 +59,7 @@ class Plan:
 
 
 @singledispatch
-def plan(query: object, columns: Mapping[str, Table], events: Given) -> Plan:
+def plan(query: object, columns: Mapping[str, Table], events: Given) -> Plan | Stages:
     """Plan a session of a query; ``columns`` are those of streams that the query does not know itself."""
     del columns, events
     message = f"a session runs a Stream, a Query or a function made by tl.query, not {type(query).__name__}"
@@ -66,23 +67,35 @@ def plan(query: object, columns: Mapping[str, Table], events: Given) -> Plan:
 
 
 @plan.register(Stream)
-def _(query: Stream, columns: Mapping[str, Table], events: Given) -> Plan:
+def _(query: Stream, columns: Mapping[str, Table], events: Given) -> Plan | Stages:
+    from tilt.live.stages import is_staged, stages  # noqa: PLC0415
+
     del columns
+    if any(map(is_staged, query._sources.values())):
+        return stages(query, events)
+    return single(to_come(query, events, {}))
+
+
+def to_come(query: Stream, events: Given, results: Mapping[str, str | None]) -> Stream:
+    """Give a query of rows that are still to come.
+
+    ``results`` are the inputs that other queries give, each with what it means that several events are active at once.
+    """
     handle, sources = query._handle, dict(query._sources)
     for name, source in sources.items():
-        if isinstance(source, Staged):
-            message = (
-                "this query is computed in stages, and only the last of them would be live; "
-                "begin a session for each stage and push the results of one into the next"
-            )
-            raise QueryError(message)
-        _same_events(name, source, events)
-        sources[name] = source.to_come()
+        if name in results:
+            sources[name] = replace(source.to_come(), overlap=results[name])
+        else:
+            _same_events(name, source, events)
+            sources[name] = source.to_come()
         handle = _native.redeclare(handle, name, declaration(name, sources[name]))
-    whole = Stream._of(handle, sources, query._columns, query._name)
-    compiled = whole._query()
-    title = whole._name
-    return Plan(compiled, sources, whole._layout, None if title == compiled.program.output[0] else title)
+    return Stream._of(handle, sources, query._columns, query._name)
+
+
+def single(query: Stream) -> Plan:
+    """Plan a session of a query that is one program."""
+    compiled, title = query._query(), query._name
+    return Plan(compiled, query._sources, query._layout, None if title == compiled.program.output[0] else title)
 
 
 @plan.register(Query)
@@ -97,7 +110,7 @@ def _(query: Query, columns: Mapping[str, Table], events: Given) -> Plan:
 
 
 @plan.register(QueryFunction)
-def _(query: QueryFunction[Any], columns: Mapping[str, Table], events: Given) -> Plan:
+def _(query: QueryFunction[Any], columns: Mapping[str, Table], events: Given) -> Plan | Stages:
     names = parameters(query)
     streams = {name: Stream._input(name, Deferred(columns[name], events_of(name, names, events))) for name in names}
     return plan(query(**streams), {}, {})

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tilt.durations import Instant
     from tilt.live.options import Completion
     from tilt.live.plan import Plan
+    from tilt.live.relay import Relay
+    from tilt.live.stages import Stages
     from tilt.run import Query
     from tilt.streams import Stream
 
@@ -107,9 +109,9 @@ class Session:
     _setup: Setup
     _columns: dict[str, Table]
     """The columns of the streams of a query function."""
-    _core: _native.Session | None
+    _core: _native.Session | Relay | None
     """Begun once the columns of all streams are known."""
-    _plan: Plan | None
+    _plan: Plan | Stages | None
     _only: str | None
     """The stream, if there is one and it has begun."""
     _has_timeouts: bool
@@ -184,7 +186,7 @@ class Session:
         name = self._only if stream is None and self._only is not None else self._stream(stream)
         if self._has_timeouts:
             self._look_at_clock()
-        native: _native.Session = self._core  # type: ignore[assignment]
+        native: _native.Session | Relay = self._core  # type: ignore[assignment]
         table: _native.Table | None
         if type(rows) is dict:
             # One row, mostly; a dictionary of columns is told apart by its first value.
@@ -474,13 +476,13 @@ class Session:
             message = "the session was closed; begin another one"
             raise TiltError(message)
 
-    def _begun(self) -> _native.Session:
+    def _begun(self) -> _native.Session | Relay:
         if self._core is None:
             message = "the columns are not known before the first rows come; name them: session(schema={...})"
             raise TiltError(message)
         return self._core
 
-    def _running(self) -> _native.Session:
+    def _running(self) -> _native.Session | Relay:
         self._open()
         return self._begun()
 
