@@ -274,8 +274,8 @@ pub(crate) enum Source {
     RangeFirst(usize),
     /// Where it ends.
     RangeEnd(usize),
-    /// Where it is split, as a position.
-    RangeSplit(usize),
+    /// How many positions its late part has.
+    RangeLate(usize),
     /// The value of a column next to the split of a window, before or after it by the direction of the loop.
     Anchor { stream: StreamId, leaf: usize },
     /// How far the one after the split is from the one before it.

@@ -85,9 +85,11 @@ impl Steady {
             let split = self.block_start(last);
             let until = split + self.width();
             let rows = (until.min(end) - last) as usize;
+            let late = (last + 1 - split) as u32;
             last += rows as i64;
             (rows > 0).then_some(SplitRun {
                 split,
+                late,
                 rows,
                 is_last: last == until,
             })
@@ -98,6 +100,8 @@ impl Steady {
 /// Rows that follow each other whose windows are split in one place.
 struct SplitRun {
     split: i64,
+    /// How many units the late part of the first has; each has one more than the one before.
+    late: u32,
     rows: usize,
     /// Whether the last of them is the last of its block.
     is_last: bool,
@@ -484,6 +488,32 @@ impl<'a> RangeRun<'a> {
             self.split = Some(out);
         }
         self.split.as_deref().unwrap_or(&[])
+    }
+
+    /// How many positions the late part of each row's window has.
+    pub(crate) fn late(&mut self, scratch: &mut Scratch) -> &[u32] {
+        let n = self.rows.len();
+        let out = scratch.slice::<u32>(n.next_multiple_of(LANES));
+        if let Some(steady) = self.blocks() {
+            let mut rest = &mut *out;
+            for run in steady.runs(self.rows.start, rest.len()) {
+                let (these, others) = rest.split_at_mut(run.rows);
+                let late = (run.late..).zip(these);
+                late.for_each(|(late, out)| *out = late);
+                rest = others;
+            }
+            return out;
+        }
+        self.bounds(scratch);
+        self.split(scratch);
+        let (Some(end), Some(split)) = (&self.end, &self.split) else {
+            unreachable!("bounds and splits of all rows")
+        };
+        for (out, (end, split)) in out.iter_mut().zip(end[..n].iter().zip(&split[..n])) {
+            *out = end - split;
+        }
+        out[n..].fill(0);
+        out
     }
 
     /// Which elements rows read of scanned blocks, whose element for position `p` is `p + pad`. The same for all windows

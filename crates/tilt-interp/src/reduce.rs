@@ -212,8 +212,8 @@ fn kurtosis(moments: Option<Moments>, fisher: bool, bias: bool) -> Option<f64> {
         (true, true) => pearson - 3.0,
         (true, false) => pearson,
         (false, fisher) => {
-            let excess =
-                ((n * n - 1.0) * pearson - 3.0 * ((n - 1.0) * (n - 1.0))) / ((n - 2.0) * (n - 3.0));
+            let part = 1.0 / ((n - 2.0) * (n - 3.0));
+            let excess = ((n * n - 1.0) * part) * pearson - (3.0 * ((n - 1.0) * (n - 1.0))) * part;
             if fisher { excess } else { excess + 3.0 }
         }
     })
@@ -612,7 +612,8 @@ mod tests {
         let pearson = (5.0 * 708.0) / (36.0 * 36.0);
         check_float(kurtosis(false, true), &SAMPLE, pearson);
         check_float(kurtosis(true, true), &SAMPLE, pearson - 3.0);
-        let unbiased = (24.0 * pearson - 48.0) / 6.0;
+        let part = 1.0 / 6.0;
+        let unbiased = (24.0 * part) * pearson - 48.0 * part;
         check_float(kurtosis(true, false), &SAMPLE, unbiased);
         check_float(kurtosis(false, false), &SAMPLE, unbiased + 3.0);
         assert!((unbiased - 2.925_925_925_925_93).abs() < 1e-13);

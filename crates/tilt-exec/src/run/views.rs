@@ -139,7 +139,7 @@ impl StageRun<'_> {
             }
             Source::RangeFirst(range) => view::column(ranges[*range].bounds(scratch).0),
             Source::RangeEnd(range) => view::column(ranges[*range].bounds(scratch).1),
-            Source::RangeSplit(range) => view::column(ranges[*range].split(scratch)),
+            Source::RangeLate(range) => view::column(ranges[*range].late(scratch)),
             Source::Distance {
                 range,
                 stream,

@@ -70,7 +70,7 @@ pub(super) fn reads(plan: &Plan, stage: &Stage) -> Option<Vec<(StreamId, Read)>>
             | Source::Window { .. }
             | Source::RangeFirst(_)
             | Source::RangeEnd(_)
-            | Source::RangeSplit(_)
+            | Source::RangeLate(_)
             | Source::Anchor { .. }
             | Source::Distance { .. } => {}
         }

@@ -99,14 +99,11 @@ impl Reduction<'_, '_, '_> {
             .reads
             .access(self.body, source, "distance", Ty::F64, By::Row, false);
         let distance = self.body.load(distance);
-        let split = Source::RangeSplit(range);
-        let split = self
+        let in_late = Source::RangeLate(range);
+        let in_late = self
             .reads
-            .access(self.body, split, "window_split", Ty::U32, By::Row, false);
-        let split = self.body.load(split);
-        // Positions have 32 bits, and so many are converted with less ado.
-        let end = self.body.convert(self.extent.end, Ty::U32);
-        let in_late = self.op(Binary::Sub, end, split);
+            .access(self.body, in_late, "in_late", Ty::U32, By::Row, false);
+        let in_late = self.body.load(in_late);
         let in_late = self.body.convert(in_late, Ty::F64);
         let n = self.body.convert(self.extent.count, Ty::F64);
         let moved_by = self.op(Binary::Mul, in_late, distance);
@@ -214,17 +211,20 @@ impl Reduction<'_, '_, '_> {
                 pearson
             }
         } else {
+            // What depends on the count alone is computed once where all windows have as many events.
             let (one, two) = (self.constant(1.0), self.constant(2.0));
+            let (c, d) = (self.op(Binary::Sub, n, two), self.op(Binary::Sub, n, three));
+            let below = self.op(Binary::Mul, c, d);
+            let part = self.op(Binary::Div, one, below);
             let squared = self.op(Binary::Mul, n, n);
             let a = self.op(Binary::Sub, squared, one);
-            let a = self.op(Binary::Mul, a, pearson);
+            let a = self.op(Binary::Mul, a, part);
             let less = self.op(Binary::Sub, n, one);
             let b = self.op(Binary::Mul, less, less);
             let b = self.op(Binary::Mul, three, b);
-            let above = self.op(Binary::Sub, a, b);
-            let (c, d) = (self.op(Binary::Sub, n, two), self.op(Binary::Sub, n, three));
-            let below = self.op(Binary::Mul, c, d);
-            let excess = self.op(Binary::Div, above, below);
+            let b = self.op(Binary::Mul, b, part);
+            let scaled = self.op(Binary::Mul, a, pearson);
+            let excess = self.op(Binary::Sub, scaled, b);
             valid = self.at_least(4.0, n, valid);
             if fisher {
                 excess

@@ -12,9 +12,8 @@ use crate::{
     reads::StageReads,
 };
 
-/// The positions of a range for a row: before which they end, and how many there are.
+/// How many positions a range has for a row.
 pub(super) struct Extent {
-    pub(super) end: ValueId,
     pub(super) count: ValueId,
     pub(super) nonempty: Valid,
 }
@@ -92,7 +91,7 @@ fn current(reads: &StageReads, stream: StreamId) -> Current {
 
 /// How many positions the window of a row has.
 pub(super) fn extent(reads: &mut StageReads, body: &mut Body, range: usize) -> Extent {
-    let (end, count) = if let Some(every) = reads.found().ranges[range].every {
+    let count = if let Some(every) = reads.found().ranges[range].every {
         let lo = reads.param(body, "window_first", Ty::I64, ParamSource::RangeLo(range));
         let hi = reads.param(body, "window_end", Ty::I64, ParamSource::RangeHi(range));
         let len = reads.param(body, "positions", Ty::I64, ParamSource::RangeLen(range));
@@ -106,7 +105,7 @@ pub(super) fn extent(reads: &mut StageReads, body: &mut Body, range: usize) -> E
             body.binary(Binary::Min, position, len)
         };
         let (first, end) = (clamped(lo), clamped(hi));
-        (end, body.binary(Binary::Sub, end, first))
+        body.binary(Binary::Sub, end, first)
     } else {
         let mut edge = |source, name| {
             let edge = reads.access(body, source, name, Ty::U32, By::Row, false);
@@ -115,12 +114,11 @@ pub(super) fn extent(reads: &mut StageReads, body: &mut Body, range: usize) -> E
         let first = edge(Source::RangeFirst(range), "window_first");
         let end = edge(Source::RangeEnd(range), "window_end");
         let count = body.binary(Binary::Sub, end, first);
-        (end, body.convert(count, Ty::I64))
+        body.convert(count, Ty::I64)
     };
     let zero = body.int(Ty::I64, 0);
     let nonempty = body.compare(Compare::Gt, count, zero);
     Extent {
-        end,
         count,
         nonempty: body.valid_if(nonempty),
     }
