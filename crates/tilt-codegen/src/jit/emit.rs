@@ -53,7 +53,7 @@ pub(super) fn module(loops: &[Loop], flavour: Flavour) -> String {
     let checked = flavour.checked;
     let mut out = String::from(PRELUDE);
     if flavour.fuses {
-        out.push_str(divide::QUOTIENT);
+        out.push_str(&divide::definition(flavour.masks));
     }
     if !flavour.converts {
         out.push_str(body::FLOAT_OF_WORD);

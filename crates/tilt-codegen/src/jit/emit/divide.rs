@@ -20,9 +20,27 @@
 use super::{Emitter, Value};
 use crate::lir::{Inst, Lanes, Ty, ValueId};
 
-/// Magnitudes of `x` from 2^-900 to below 2^900, compared as doubled bits less 2^63, so that the sign is gone; divisors from 1 to 2^53 whose last twelve bits
-/// are zero.
-pub(super) const QUOTIENT: &str = "
+/// The function `quotient`. Magnitudes of `x` go from 2^-900 to below 2^900, divisors from 1 to 2^53, their last twelve bits zero.
+pub(super) fn definition(masks: bool) -> String {
+    QUOTIENT.replace("{usual}", if masks { WHOLE } else { HIGH })
+}
+
+/// Magnitudes are compared as doubled bits less 2^63, so that the sign is gone.
+const WHOLE: &str = "
+  %bits = bitcast <8 x double> %x to <8 x i64>
+  %twice = shl <8 x i64> %bits, splat (i64 1)
+  %above = sub <8 x i64> %twice, splat (i64 -8115486528521633792)
+  %usual = icmp slt <8 x i64> %above, splat (i64 6989586621679009792)";
+
+/// The same of the upper halves of the words, which decide, in one vector; lanes are in the order in which AVX2 brings them together.
+const HIGH: &str = "
+  %words = bitcast <8 x double> %x to <16 x i32>
+  %bits = shufflevector <16 x i32> %words, <16 x i32> poison, <8 x i32> <i32 1, i32 3, i32 9, i32 11, i32 5, i32 7, i32 13, i32 15>
+  %twice = shl <8 x i32> %bits, splat (i32 1)
+  %above = sub <8 x i32> %twice, splat (i32 -1889533952)
+  %usual = icmp slt <8 x i32> %above, splat (i32 1627389952)";
+
+const QUOTIENT: &str = "
 define private <8 x double> @quotient(<8 x double> %x, <8 x double> %n, i1 %integer) alwaysinline nounwind {
   %h = fdiv <8 x double> splat (double 1.0), %n
   %minus = fneg <8 x double> %h
@@ -38,11 +56,7 @@ define private <8 x double> @quotient(<8 x double> %x, <8 x double> %n, i1 %inte
   %fits.mask = bitcast <8 x i1> %fits to i8
   %fits.all = icmp eq i8 %fits.mask, -1
   br i1 %fits.all, label %look, label %divide, !prof !6
-look:
-  %bits = bitcast <8 x double> %x to <8 x i64>
-  %twice = shl <8 x i64> %bits, splat (i64 1)
-  %above = sub <8 x i64> %twice, splat (i64 -8115486528521633792)
-  %usual = icmp slt <8 x i64> %above, splat (i64 6989586621679009792)
+look:{usual}
   %mask = bitcast <8 x i1> %usual to i8
   %all = icmp eq i8 %mask, -1
   %safe = or i1 %all, %integer

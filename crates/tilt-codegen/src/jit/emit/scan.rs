@@ -1,7 +1,7 @@
 //! Running combinations.
 //!
 //! A group of eight rows is scanned by itself, in three steps (Sklansky's network), then the carry is added to all lanes. The chain from one group to the
-//! next is a single operation: the carry is kept in all lanes of a vector.
+//! next is a single operation: the carry is kept in all lanes of a register.
 
 use super::{
     Emitter, Value,
@@ -9,6 +9,9 @@ use super::{
     scalar, splat_literal, vector,
 };
 use crate::lir::{Combine, LANES, Slot, Ty};
+
+/// Bytes of a register of a CPU without AVX-512.
+const WIDTH: usize = 32;
 
 /// Which lane each lane is combined with in a step; 8 is the neutral element. The order of rows is that of lanes.
 const FORWARD: [[u32; LANES]; 3] = [
@@ -42,7 +45,7 @@ impl Emitter<'_> {
         self.line("  %i = phi i64 [ 0, %entry ], [ %i.next, %range.end ]");
         for (k, slot) in slots.iter().enumerate() {
             let ty = self.lp.ty(slot.value);
-            let (full, neutral) = (vector(ty), splat_literal(slot.op.neutral(ty)));
+            let (full, neutral) = (self.carry_ty(ty), splat_literal(slot.op.neutral(ty)));
             let (begin, given) = (carry("range", k), carry("given", k));
             self.line(format_args!(
                 "  {begin} = phi {full} [ {given}, %entry ], [ {neutral}, %range.end ]"
@@ -128,7 +131,7 @@ impl Emitter<'_> {
     /// The carries `%stage.k` at the begin of a block, each from two others: a stage and the block that it comes from.
     fn merge_carries(&mut self, slots: &[Slot], stage: &str, a: (&str, &str), b: (&str, &str)) {
         for (k, slot) in slots.iter().enumerate() {
-            let full = vector(self.lp.ty(slot.value));
+            let full = self.carry_ty(self.lp.ty(slot.value));
             let (name, one, other) = (carry(stage, k), carry(a.0, k), carry(b.0, k));
             self.line(format_args!(
                 "  {name} = phi {full} [ {one}, %{} ], [ {other}, %{} ]",
@@ -145,8 +148,10 @@ impl Emitter<'_> {
             let (op, ty) = (slot.op, self.lp.ty(slot.value));
             let counted = self.or_neutral(op, ty, &body[slot.value], group);
             let scanned = self.scan_lanes(op, ty, counted, backward);
-            let before = carry(stage, k);
-            let out = self.combine(op, ty, LANES, &before, &scanned);
+            let (before, lanes) = (carry(stage, k), self.carry_lanes(ty));
+            let each: Vec<u32> = (0..LANES).map(|lane| (lane % lanes) as u32).collect();
+            let all = self.shuffle(ty, lanes, &before, "poison", &each);
+            let out = self.combine(op, ty, LANES, &all, &scanned);
             let target = format!("%out.{k}");
             if let Some(Live { mask, .. }) = &group.live {
                 if self.masks {
@@ -158,9 +163,9 @@ impl Emitter<'_> {
                 self.check_target(k, &group.base, LANES, 0);
                 self.store_vector(ty, &target, &group.base, &out, false);
             }
-            let total = self.shuffle(ty, LANES, &scanned, "poison", &[last; LANES]);
-            let after = self.combine(op, ty, LANES, &before, &total);
-            let (name, full) = (carry(&format!("{stage}.next"), k), vector(ty));
+            let total = self.shuffle(ty, LANES, &scanned, "poison", &vec![last; lanes]);
+            let after = self.combine(op, ty, lanes, &before, &total);
+            let (name, full) = (carry(&format!("{stage}.next"), k), self.carry_ty(ty));
             // A copy under a name that a phi can spell.
             self.line(format_args!("  {name} = freeze {full} {after}"));
         }
@@ -319,15 +324,29 @@ impl Emitter<'_> {
         let word = self.def(format_args!("load i64, ptr {at}, align 8"));
         let value = self.decode(&word, ty);
         let spread = self.splat(&value, ty);
-        let full = vector(ty);
+        let lanes = self.carry_lanes(ty);
+        let spread = self.shuffle(ty, LANES, &spread, "poison", &vec![0; lanes]);
+        let full = self.carry_ty(ty);
         self.line(format_args!(
             "  {} = freeze {full} {spread}",
             carry("given", k)
         ));
     }
 
+    /// How many lanes a carry has: those of one register, which is added to all that a group takes.
+    fn carry_lanes(&self, ty: Ty) -> usize {
+        if self.masks {
+            return LANES;
+        }
+        (WIDTH / ty.bytes()).min(LANES)
+    }
+
+    fn carry_ty(&self, ty: Ty) -> String {
+        format!("<{} x {}>", self.carry_lanes(ty), scalar(ty))
+    }
+
     fn write_carry(&mut self, k: usize, ty: Ty) {
-        let value = self.extract(ty, LANES, &carry("exit", k), 0);
+        let value = self.extract(ty, self.carry_lanes(ty), &carry("exit", k), 0);
         let word = self.encode(&value, ty);
         let at = self.element("i64", "%state", k);
         self.line(format_args!("  store i64 {word}, ptr {at}, align 8"));
