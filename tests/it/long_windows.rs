@@ -123,8 +123,20 @@ fn check(declared: &str, dtype: &DType, body: &str) -> String {
     explained
 }
 
-const AGGS: [&str; 10] = [
-    "sum", "mean", "min", "max", "len", "std", "kurtosis", "rms", "median", "slope",
+const AGGS: [&str; 13] = [
+    "sum",
+    "mean",
+    "min",
+    "max",
+    "len",
+    "std",
+    "skew(unbiased)",
+    "kurtosis",
+    "kurtosis(fisher, unbiased)",
+    "kurtosis(pearson, unbiased)",
+    "rms",
+    "median",
+    "slope",
 ];
 
 #[test]

@@ -77,8 +77,9 @@ impl Moments {
             (true, true) => pearson - 3.0,
             (true, false) => pearson,
             (false, fisher) => {
-                let above = (n * n - 1.0) * pearson - 3.0 * ((n - 1.0) * (n - 1.0));
-                let excess = above / ((n - 2.0) * (n - 3.0));
+                let part = 1.0 / ((n - 2.0) * (n - 3.0));
+                let excess =
+                    ((n * n - 1.0) * part) * pearson - (3.0 * ((n - 1.0) * (n - 1.0))) * part;
                 if fisher { excess } else { excess + 3.0 }
             }
         })
