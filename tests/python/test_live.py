@@ -582,10 +582,25 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         tl.SchemaError,
         "row 1",
     ),
+    "a row without values": (
+        lambda: ticks()["px"].session().push({"t": 1}),
+        tl.SchemaError,
+        "there is no column `px`; the columns are `t`",
+    ),
+    "a value for all rows": (
+        lambda: ticks()["px"].session().push({"t": [1, 2], "px": 1.0}),
+        TypeError,
+        "column `px` is 1.0, and others are columns of values",
+    ),
     "no rows at all": (lambda: ticks()["px"].session().push(7), TypeError, "no rows that Arrow can see"),
     "a wrong option": (lambda: ticks()["px"].session(latenes="2s"), TypeError, "did you mean `lateness`"),
     "a wrong policy": (lambda: ticks()["px"].session(late="ignore"), ValueError, '"raise", "drop"'),  # type: ignore[arg-type]
     "revise without a horizon": (lambda: ticks()["px"].session(late="revise"), ValueError, "horizon"),
+    "a horizon without revise": (lambda: ticks()["px"].session(horizon="5s"), ValueError, 'late="revise"'),
+    "a negative number of rows": (lambda: ticks()["px"].session(max_batch=-1), ValueError, "at least 1, not -1"),
+    "no number of rows": (lambda: ticks()["px"].session(max_batch="9"), ValueError, "not '9'"),
+    "edges that are a word": (lambda: ticks()["px"].session(edges="yes"), TypeError, "True or False, not 'yes'"),  # type: ignore[arg-type]
+    "no callback": (lambda: ticks()["px"].session(on_result=[]), TypeError, "on_result is a function"),  # type: ignore[arg-type]
     "a wrong mode": (lambda: ticks()["px"].session(mode="fast"), ValueError, '"final" or "updates"'),  # type: ignore[arg-type]
     "a negative lateness": (lambda: ticks()["px"].session(lateness="-2s"), ValueError, "not negative"),
     "no unit": (lambda: ticks()["px"].session(lateness="2"), tl.QueryError, "1h30m"),
