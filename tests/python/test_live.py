@@ -497,6 +497,18 @@ def test_checkpoints_go_on_elsewhere() -> None:
     assert together([*parts, live.push(rows[30:]), live.close()]) == expected
 
 
+def test_a_checkpoint_that_was_stored_goes_on_in_this_version() -> None:
+    # Made by `live.checkpoint()` after the first 30 rows. If this fails, checkpoints that users have are refused: read
+    # them still, or give the format another version and say so in the changelog.
+    blob = (Path(__file__).parents[1] / "live" / "checkpoint_3.bin").read_bytes()
+    query = ticks().key_by("sym")["px"]["-7s":].mean()
+    rows = [{"t": t // 2, "px": t * 0.1, "qty": 1, "sym": "ab"[t % 2]} for t in range(60)]
+    first = query.session(lateness="2s", late="drop").push(rows[:30])
+    live = Session.restore(query, blob)
+    assert live.status().streams["ticks"].accepted == 30
+    assert together([first, live.push(rows[30:]), live.close()]) == bits(query.run(ticks=rows_table(rows)))
+
+
 def test_checkpoints_that_are_not_whole_or_of_another_query_are_refused() -> None:
     query = ticks()["px"].window("9s").sum()
     live = query.session(lateness="2s")
