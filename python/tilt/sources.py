@@ -60,6 +60,10 @@ class Events:
     """``"left"`` for intervals that hold their start and not their end."""
 
     def __post_init__(self) -> None:
+        time: object = self.time
+        if time is not None and not isinstance(time, str):
+            message = f"time is the name of a column, not {time!r}; intervals have two: valid=(start, end)"
+            raise TypeError(message)
         if self.time is None and not isinstance(self.valid, tuple):
             message = "name the column of times: time=..., or valid=(start, end)"
             raise TypeError(message)

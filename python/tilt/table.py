@@ -312,6 +312,12 @@ def _column(name: str, values: object) -> tuple[str, object, str | None, str | N
         return name, (codes, list(values.categories)), "dictionary", None
     if hasattr(values, "__array__") or hasattr(values, "__array_interface__"):
         return name, *_array(values), None
+    if not hasattr(values, "__iter__") and not hasattr(values, "__getitem__"):
+        message = (
+            f"column `{name}` is {values!r}, and others are columns of values; give all columns as many values, "
+            "or one row as values alone"
+        )
+        raise TypeError(message)
     listed = list(cast("Any", values))
     first = next((value for value in listed if value is not None), None)
     if isinstance(first, dt.datetime):

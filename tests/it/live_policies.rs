@@ -10,7 +10,10 @@ use tilt::{
     },
     data::{DataError, IngressOptions, Layout, ingest},
     ir::Unit,
-    live::{Completion, Counts, InputOptions, Mode, Policy, Session, SessionError, SessionOptions},
+    live::{
+        Completion, Counts, InputOptions, Latency, Mode, Policy, Session, SessionError,
+        SessionOptions,
+    },
 };
 
 fn compiled(text: &str) -> Compiled {
@@ -537,6 +540,52 @@ fn watermarks_catch_up_with_rows() {
     session.push("x", &points(&[8])).expect("in time");
     assert_eq!(closed(&mut session), "7 8 19");
     session.catch_up().expect_err("closed");
+}
+
+#[test]
+fn rows_that_wait_for_others_are_due_when_there_are_enough_or_time_has_passed() {
+    let sum = "input ~x: f64 point overlap bag ~s[t] = reduce sum ~x[t-10:t] output ~s";
+    let begun = |options: SessionOptions| {
+        let session = Session::new(&compiled(sum), options.input("x", stamped()));
+        let mut session = session.expect("a session");
+        // The first results tell the columns of those that are none.
+        assert!(session.is_due());
+        session.push("x", &points(&[1])).expect("in time");
+        assert_eq!(text(&session.take_now().expect("runs")), "");
+        session
+    };
+    let mut session = begun(options().max_batch(3));
+    for (t, is_due, expected) in [
+        (2, false, ""),
+        (3, false, ""),
+        (4, true, "0 1 1, 1 2 3, 2 3 6"),
+    ] {
+        session.push("x", &points(&[t])).expect("in time");
+        assert_eq!(session.is_due(), is_due, "{t}");
+        assert_eq!(taken(&mut session), expected, "{t}");
+        assert!(!session.is_due(), "{t}");
+    }
+    session.push("x", &points(&[5])).expect("in time");
+    session.catch_up().expect("open");
+    assert!(session.is_due());
+    assert_eq!(taken(&mut session), "3 4 10, 4 5 15");
+
+    let mut session = begun(options().latency(Latency::Events(10)));
+    for (t, is_due) in [(11, false), (20, false), (21, true)] {
+        session.push("x", &points(&[t])).expect("in time");
+        assert_eq!(session.is_due(), is_due, "{t}");
+    }
+    let mut session = begun(options().latency(Latency::Clock(10)));
+    session.at(100);
+    session.push("x", &points(&[2])).expect("in time");
+    for (clock, is_due) in [(109, false), (110, true)] {
+        session.at(clock);
+        assert_eq!(session.is_due(), is_due, "{clock}");
+    }
+    // Every take is due where rows do not wait.
+    let mut session = begun(options());
+    session.push("x", &points(&[2])).expect("in time");
+    assert!(session.is_due());
 }
 
 /// A row that another one of the same time takes the place of does not leave the last event open.

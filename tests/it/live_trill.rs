@@ -166,6 +166,28 @@ fn rows(batch: &RecordBatch) -> Vec<(i64, i64, i64)> {
         .collect()
 }
 
+/// `union_waits_for_quiet_side`, which is about watermarks as well; a merge looks one tick ahead, so a flush is one tick short of telling its last event.
+#[test]
+fn the_later_side_of_a_union_waits_for_the_quiet_one() {
+    let text = "query q unit tick { input ~l: i64 interval input ~r: i64 interval ~y[t] = coalesce(~l[t], ~r[t]) output ~y }";
+    let compiled = Query::parse(text).expect("a query").compile();
+    let side = || InputOptions::new(IngressOptions::interval("start", "end").closed_left());
+    let options = SessionOptions::new().egress(Layout::Interval);
+    let options = options.input("l", side()).input("r", side());
+    let session = Session::new(&compiled.expect("compiles"), options);
+    let mut session = session.expect("a session");
+    session.push("l", &row(100, Some(101), 1)).expect("taken");
+    session.push("r", &row(50, Some(51), 2)).expect("taken");
+    let taken = |session: &mut Session| rows(&session.take().expect("runs"));
+    session.catch_up().expect("open");
+    assert_eq!(taken(&mut session), []);
+    session.advance_input("r", 52).expect("an input");
+    assert_eq!(taken(&mut session), [(50, 51, 2)]);
+    assert_eq!(session.status().holding_back.as_deref(), Some("r"));
+    session.advance(102).expect("open");
+    assert_eq!(taken(&mut session), [(100, 101, 1)]);
+}
+
 #[test]
 fn trills_ingress_cases() {
     for case in CASES {

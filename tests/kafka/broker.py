@@ -146,7 +146,8 @@ class Broker:
         with (self.directory / "broker.log").open("ab") as log:
             command = self._java("kafka.Kafka", str(self._settings))
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.directory)
-        for _ in range(600):
+        # A machine that is busy otherwise takes minutes.
+        for _ in range(1800):
             if self._process.poll() is not None:
                 break
             with socket.socket() as probe:

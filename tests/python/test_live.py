@@ -497,6 +497,18 @@ def test_checkpoints_go_on_elsewhere() -> None:
     assert together([*parts, live.push(rows[30:]), live.close()]) == expected
 
 
+def test_a_checkpoint_that_was_stored_goes_on_in_this_version() -> None:
+    # Made by `live.checkpoint()` after the first 30 rows. If this fails, checkpoints that users have are refused: read
+    # them still, or give the format another version and say so in the changelog.
+    blob = (Path(__file__).parents[1] / "live" / "checkpoint_3.bin").read_bytes()
+    query = ticks().key_by("sym")["px"]["-7s":].mean()
+    rows = [{"t": t // 2, "px": t * 0.1, "qty": 1, "sym": "ab"[t % 2]} for t in range(60)]
+    first = query.session(lateness="2s", late="drop").push(rows[:30])
+    live = Session.restore(query, blob)
+    assert live.status().streams["ticks"].accepted == 30
+    assert together([first, live.push(rows[30:]), live.close()]) == bits(query.run(ticks=rows_table(rows)))
+
+
 def test_checkpoints_that_are_not_whole_or_of_another_query_are_refused() -> None:
     query = ticks()["px"].window("9s").sum()
     live = query.session(lateness="2s")
@@ -582,10 +594,25 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         tl.SchemaError,
         "row 1",
     ),
+    "a row without values": (
+        lambda: ticks()["px"].session().push({"t": 1}),
+        tl.SchemaError,
+        "there is no column `px`; the columns are `t`",
+    ),
+    "a value for all rows": (
+        lambda: ticks()["px"].session().push({"t": [1, 2], "px": 1.0}),
+        TypeError,
+        "column `px` is 1.0, and others are columns of values",
+    ),
     "no rows at all": (lambda: ticks()["px"].session().push(7), TypeError, "no rows that Arrow can see"),
     "a wrong option": (lambda: ticks()["px"].session(latenes="2s"), TypeError, "did you mean `lateness`"),
     "a wrong policy": (lambda: ticks()["px"].session(late="ignore"), ValueError, '"raise", "drop"'),  # type: ignore[arg-type]
     "revise without a horizon": (lambda: ticks()["px"].session(late="revise"), ValueError, "horizon"),
+    "a horizon without revise": (lambda: ticks()["px"].session(horizon="5s"), ValueError, 'late="revise"'),
+    "a negative number of rows": (lambda: ticks()["px"].session(max_batch=-1), ValueError, "at least 1, not -1"),
+    "no number of rows": (lambda: ticks()["px"].session(max_batch="9"), ValueError, "not '9'"),
+    "edges that are a word": (lambda: ticks()["px"].session(edges="yes"), TypeError, "True or False, not 'yes'"),  # type: ignore[arg-type]
+    "no callback": (lambda: ticks()["px"].session(on_result=[]), TypeError, "on_result is a function"),  # type: ignore[arg-type]
     "a wrong mode": (lambda: ticks()["px"].session(mode="fast"), ValueError, '"final" or "updates"'),  # type: ignore[arg-type]
     "a negative lateness": (lambda: ticks()["px"].session(lateness="-2s"), ValueError, "not negative"),
     "no unit": (lambda: ticks()["px"].session(lateness="2"), tl.QueryError, "1h30m"),

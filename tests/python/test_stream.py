@@ -162,6 +162,11 @@ def test_times_of_pandas_are_its_index() -> None:
         tl.stream(frame.reset_index())
 
 
+def test_intervals_are_named_by_valid() -> None:
+    with pytest.raises(TypeError, match=r"time is the name of a column, .* valid=\(start, end\)"):
+        tl.stream({"s": [1], "e": [2], "x": [1.0]}, time=("s", "e"))  # type: ignore[arg-type]
+
+
 def test_importing_is_light() -> None:
     heavy = {"asyncio", "numpy", "pandas", "polars", "pyarrow", "rich", "tilt.live", "tilt.spark"}
     code = f"import sys, tilt; print(sorted({heavy} & set(sys.modules))); tilt.live.Runner, tilt.Session"

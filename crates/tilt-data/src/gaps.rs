@@ -2,6 +2,8 @@
 
 /// Fewer times are not worth another thread.
 const ROWS: usize = 1 << 17;
+/// Fewer are not worth wider vectors: small pushes of a live run have so many.
+const FEW: usize = 1 << 5;
 
 /// The least and the largest distance between neighbouring times; without neighbours the least is that of nothing, [`i64::MAX`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,7 +21,15 @@ impl Gaps {
     };
 
     /// The gaps of all times, looked through on so many threads, if there are many.
+    #[inline]
     pub fn of(times: &[i64], threads: usize) -> Self {
+        if times.len() < FEW {
+            return Self::of_sorted(times).unwrap_or_else(|| Self::of_any(times));
+        }
+        Self::of_many(times, threads)
+    }
+
+    fn of_many(times: &[i64], threads: usize) -> Self {
         let parts = threads.min(times.len() / ROWS);
         if parts < 2 {
             return Self::of_part(times);

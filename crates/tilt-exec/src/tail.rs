@@ -175,6 +175,7 @@ impl Tail {
         values.len() == self.columns.len()
             && self.goes_on_at(ends, length)
             && self.like.columns().iter().zip(values).all(|(like, array)| {
+                let array = array.as_ref();
                 array.len() == rows
                     && array.null_count() == 0
                     && array.data_type() == like.array().data_type()
@@ -335,6 +336,7 @@ fn is_number(column: &Column) -> bool {
 
 /// The elements of an array.
 fn bytes(array: &ArrayRef) -> &[u8] {
+    let array = array.as_ref();
     downcast_primitive_array!(
         array => array.values().inner().as_slice(),
         other => unreachable!("{other} is no number")

@@ -252,8 +252,10 @@ impl Queue {
     /// The last event that goes on has a key at this place of a column, and no other ends after it starts.
     pub(crate) fn ends_with(&mut self, keys: Option<ArrayRef>, place: usize, end: i64) {
         self.last_end = end;
-        self.key_ends.clear();
-        self.last_of_key = keys.map(|keys| (keys, place, end));
+        if self.has_keys() {
+            self.key_ends.clear();
+            self.last_of_key = keys.map(|keys| (keys, place, end));
+        }
     }
 
     /// Puts rows that are pending up to `until` between those of the runs.

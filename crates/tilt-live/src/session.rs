@@ -184,13 +184,18 @@ impl Session {
     /// As a run, and [`SessionError::Overlap`] by the policy to raise.
     pub fn take(&mut self) -> Result<RecordBatch, SessionError> {
         self.check_open()?;
-        let come = |port: &Port| port.high.max(port.promised);
-        let time = self.ports.iter().map(come).max();
-        let is_due = self.pace.is_due(time.unwrap_or(i64::MIN), self.clock);
         match &self.none {
-            Some(none) if !is_due => Ok(none.clone()),
+            Some(none) if !self.is_due() => Ok(none.clone()),
             _ => self.take_now(),
         }
+    }
+
+    /// Whether [`take`](Self::take) computes something. If not, rows wait to be computed together with others: it would give a batch without rows, and making that costs as much as
+    /// taking a few.
+    pub fn is_due(&self) -> bool {
+        let come = |port: &Port| port.high.max(port.promised);
+        let time = self.ports.iter().map(come).max();
+        self.none.is_none() || self.pace.is_due(time.unwrap_or(i64::MIN), self.clock)
     }
 
     /// As [`take`](Self::take), of all rows that have come: none waits to be computed with others.

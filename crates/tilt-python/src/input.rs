@@ -333,12 +333,17 @@ impl Input {
             }
         }
         let is_column = |field: &Field| !self.time.names().contains(&field.name().as_str());
-        if !batch
+        let has_columns = batch
             .schema_ref()
             .fields()
             .iter()
-            .any(|field| is_column(field))
-        {
+            .any(|field| is_column(field));
+        // Of others, rows that have only times lack columns, which ingress reports with those that were given.
+        let are_events = match &declared.dtype {
+            DType::Record(fields) => fields.iter().all(|field| field.name == ONLY_TIMES),
+            _ => true,
+        };
+        if !has_columns && are_events {
             let happens = BooleanArray::from(vec![true; batch.num_rows()]);
             let field = Field::new(ONLY_TIMES, DataType::Boolean, false);
             batch = appended(&batch, field, Arc::new(happens))?;

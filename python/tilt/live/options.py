@@ -75,6 +75,7 @@ class Setup:
                 message = f"session() has no option `{name}`{suggestion(name, _KNOWN)}"
                 raise TypeError(message)
         given = {name: value for name, value in options.items() if value is not None}
+        _check(given)
         named = {name: given[name] for name in ("mode", "on_result", "clock") if name in given}
         return cls(
             disorder={name: value for name, value in given.items() if name in _DISORDER},
@@ -93,6 +94,18 @@ _DISORDER = tuple(field.name for field in fields(Disorder))
 _EVENTS = ("time", "valid", "unit", "tz", "period", "key", "overlap", "closed")
 _RUN = ("start", "max_batch", "latency", "layout", "threads", "backend", "functions")
 _KNOWN = ("mode", "on_result", "clock", *_DISORDER, *_EVENTS, *_RUN)
+
+
+def _check(given: Mapping[str, Any]) -> None:
+    """Refuse values that mean nothing."""
+    rows = given.get("max_batch", 1)
+    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+        message = f"max_batch is a number of rows, at least 1, not {rows!r}"
+        raise ValueError(message)
+    for name in ("on_result", "clock"):
+        if name in given and not callable(given[name]):
+            message = f"{name} is a function, not {given[name]!r}"
+            raise TypeError(message)
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401
@@ -156,7 +169,16 @@ def disorders(streams: Iterable[str], options: Mapping[str, object]) -> dict[str
     streams = list(streams)
     usual = asdict(Disorder())
     found = {name: each(name, value, streams, usual[name]) for name, value in options.items() if value is not None}
-    return {stream: Disorder(**{name: values[stream] for name, values in found.items()}) for stream in streams}
+    for edges in found.get("edges", {}).values():
+        if not isinstance(edges, bool):
+            message = f"edges is True or False, not {edges!r}"
+            raise TypeError(message)
+    each_of = {stream: Disorder(**{name: values[stream] for name, values in found.items()}) for stream in streams}
+    has_horizon = any(given.horizon is not None for given in each_of.values())
+    if has_horizon and all(given.late != "revise" for given in each_of.values()):
+        message = 'a horizon is how late a row may be that revises results; say so: late="revise"'
+        raise ValueError(message)
+    return each_of
 
 
 def known_stream(stream: object, streams: Iterable[str], where: str) -> str:

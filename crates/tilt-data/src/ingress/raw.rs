@@ -129,7 +129,7 @@ impl RowReader {
         let TimeColumns::Stamp(time) = &found.time else {
             return None;
         };
-        let column = batch.column(found.stamps);
+        let column = batch.column(found.stamps).as_ref();
         let stamps = match time.lent(column, self.unit) {
             Some(stamps) => Cow::Borrowed(stamps),
             None => Cow::Owned(time.read(column, self.unit).ok()?),
