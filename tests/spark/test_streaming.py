@@ -142,6 +142,11 @@ def test_what_cannot_be_streamed_is_refused(spark: SparkSession, tmp_path: Path)
         ts.run_stream(lambda x: x["price"], frame.withColumnRenamed("size", "t"), time="t", lateness=1)
     with pytest.raises(ValueError, match="late rows"):
         ts.run_stream(ONE["zscore"], frame, time="ts", lateness="1s", late="revise")
+    with pytest.raises(tl.QueryError, match=r"~stream is no streaming data frame; run\("):
+        ts.run_stream(ONE["zscore"], spark.createDataFrame(table), time="ts", lateness="1s")
+    for how in ({}, {"key": "sym"}, {"ordered": True}):
+        with pytest.raises(tl.QueryError, match=r"~stream is a streaming data frame; run_stream\("):
+            ts.run(ONE["zscore"], frame, time="ts", **how)
     provider = "spark.sql.streaming.stateStore.providerClass"
     before = str(spark.conf.get(provider))
     spark.conf.unset(provider)

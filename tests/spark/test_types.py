@@ -94,6 +94,19 @@ def test_dictionary_strings_are_strings(spark: SparkSession) -> None:
     assert found.toArrow().column("word").to_pylist() == expected.column("word").to_pylist() == ["a", "a"]
 
 
+@pytest.mark.parametrize("how", [{"slices": 3}, {"key": "k"}, {"ordered": True}])
+def test_strings_with_wide_offsets_are_strings(spark: SparkSession, how: dict[str, object]) -> None:
+    frame = spark.createDataFrame(quoted(spark), NESTED).coalesce(1)
+    query: Query = lambda x: x.with_columns(n=x["quote.bid"]["-3s":].len())  # noqa: E731
+    expected = ts.run(query, frame, time="at", **how).orderBy("at").collect()
+    setting = "spark.sql.execution.arrow.useLargeVarTypes"
+    spark.conf.set(setting, "true")
+    try:
+        assert ts.run(query, frame, time="at", **how).orderBy("at").collect() == expected
+    finally:
+        spark.conf.unset(setting)
+
+
 def test_dictionaries_of_files_are_strings(spark: SparkSession, tmp_path: Path) -> None:
     words = pa.array(["a", "b", None, "a"]).dictionary_encode()
     table = pa.table({"t": pa.array([1, 2, 3, 4]), "word": words})

@@ -36,7 +36,10 @@ def shipped(task: Task, functions: dict[str, Any] | None = None) -> Callable[...
     loaded = _loader(task, functions)
 
     def tilt_task(batches: Any) -> Any:  # noqa: ANN401
-        yield from loaded().run(batches)
+        task = loaded()
+        from tilt.spark.packing import narrowed  # noqa: PLC0415
+
+        yield from task.run(map(narrowed, batches))
 
     return tilt_task
 
