@@ -53,15 +53,19 @@ def packed(bound: Bound, query: QueryTask, places: int, plan: Column | None) -> 
     for at, given in enumerate(query.inputs):
         found = hashed(bound, given.name)
         if plan is not None:
-            # It is the same for all rows: one of each partition tells it.
-            is_first = F.monotonically_increasing_id().bitwiseAND(_WITHIN) == 0
-            found[PLAN] = F.when(is_first, plan.getField("plan"))
+            found[PLAN] = first_of_partition(plan)
         told = rows(bound, given.name).withColumns(found)
         task = PackTask(at, given.events, schemas, places, names=tuple(told.columns))
         # Spark would take a dot in a name for a field of a struct.
         plain = told.toDF(*(f"column {number}" for number in range(len(told.columns))))
         parts.append(plain.mapInArrow(shipped(task), spark_schema(packed_schema(schemas))))
     return parts
+
+
+def first_of_partition(plan: Column) -> Column:
+    """Give a plan in the first row of each partition: it is the same for all rows."""
+    is_first = F.monotonically_increasing_id().bitwiseAND(_WITHIN) == 0
+    return F.when(is_first, plan.getField("plan"))
 
 
 def moved(
