@@ -107,7 +107,7 @@ def run_sliced(query: Query, table: pa.Table, cuts: tuple[int, ...], pieces: int
     schemas = (only.schema,)
     columns = table.select(only.schema.names)
     pickled = pa.array([pickle.dumps(plan)] + [None] * (len(table) - 1), pa.binary())
-    gather = GatherTask(carrier, (*only.schema.names, PLAN))
+    gather = GatherTask(carrier)
     batches = columns.append_column(PLAN, pickled).to_batches(max_chunksize=-(-len(table) // pieces))
     blocks = [*CarryTask((carrier,), schemas).run(gather.run(iter(batches)))]
     blocks += PackTask(0, only.events, schemas, len(slices), plan).run(iter(columns.to_batches()))

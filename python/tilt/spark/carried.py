@@ -24,7 +24,7 @@ from tilt.program import Program
 from tilt.run import Query
 from tilt.sources import Events, Rows
 from tilt.spark.boot import shipped
-from tilt.spark.frames import first_of_partition, merged, rows
+from tilt.spark.frames import first_of_partition, mapped, merged, rows
 from tilt.spark.packing import OFFSETS, cut_blocks, packed_column, packed_schema
 from tilt.spark.placing import PLAN
 from tilt.spark.schemas import spark_schema
@@ -244,8 +244,6 @@ class GatherTask:
     """Tells of a partition, between any two cuts, the rows that may matter later, and totals."""
 
     carrier: Carrier
-    names: tuple[str, ...]
-    """What the columns of batches are called."""
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give a row, if there are any here."""
@@ -260,7 +258,6 @@ class GatherTask:
         for batch in batches:
             if batch.num_rows == 0:
                 continue
-            batch = batch.rename_columns([*self.names])  # noqa: PLW2901
             if plan is None:
                 plan = pickle.loads(batch.column(PLAN)[0].as_py())  # noqa: S301
             table = pa.table(batch.select(self.carrier.given.schema.names))
@@ -390,9 +387,6 @@ def carried(bound: Bound, query: QueryTask, reads: Reads, plan: Column) -> DataF
     told = []
     for carrier in carriers:
         frame = rows(bound, carrier.given.name).withColumn(PLAN, first_of_partition(plan))
-        names = tuple(frame.columns)
-        plain = frame.toDF(*(f"column {number}" for number in range(len(names))))
-        task = GatherTask(carrier, names)
-        told.append(plain.mapInArrow(shipped(task, bound.functions()), spark_schema(_TOLD)))
+        told.append(mapped(frame, GatherTask(carrier), _TOLD, bound.functions()))
     last = shipped(CarryTask(carriers, schemas), bound.functions())
     return merged(told).repartition(1).mapInArrow(last, spark_schema(packed_schema(schemas)))

@@ -44,18 +44,20 @@ def movable(dtype: pa.DataType) -> bool:
     return _is_text(dtype) or pa.types.is_boolean(dtype) or _width(dtype) in {1, 2, 4, 8}
 
 
-def narrowed(batch: pa.RecordBatch) -> pa.RecordBatch:
+def narrowed(batch: pa.RecordBatch, names: Sequence[str] | None = None) -> pa.RecordBatch:
     """Give columns whose offsets have 32 bits: ``spark.sql.execution.arrow.useLargeVarTypes`` makes them wider.
 
     >>> import pyarrow as pa
     >>> from tilt.spark.packing import narrowed
-    >>> narrowed(pa.record_batch({"x": pa.array(["a"], pa.large_string())})).schema.types
-    [DataType(string)]
+    >>> narrowed(pa.record_batch({"x": pa.array(["a"], pa.large_string())}), ["a.b"]).schema
+    a.b: string
     """
-    if not any(dtype in _WIDE for dtype in batch.schema.types):
+    columns = batch.columns
+    if any(dtype in _WIDE for dtype in batch.schema.types):
+        columns = [column.cast(_WIDE.get(column.type, column.type)) for column in columns]
+    elif names is None:
         return batch
-    columns = [column.cast(_WIDE.get(column.type, column.type)) for column in batch.columns]
-    return pa.record_batch(columns, batch.schema.names)
+    return pa.record_batch(columns, [*(names or batch.schema.names)])
 
 
 def packed_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:

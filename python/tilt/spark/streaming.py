@@ -18,7 +18,7 @@ from tilt.durations import duration_text
 from tilt.errors import QueryError
 from tilt.live.options import each
 from tilt.spark.boot import shipped, stateful
-from tilt.spark.frames import merged, preimages
+from tilt.spark.frames import mapped, merged, preimages
 from tilt.spark.inputs import bound as bound_to
 from tilt.spark.inputs import events_of, records
 from tilt.spark.parquet import ParquetSource
@@ -213,7 +213,7 @@ class Streamed:
             shard = F.get(F.array(*map(F.lit, numbers)), hashed)
         everywhere = tuple(numbers) if self.bound.key and key is None else ()
         rows = frame.select(shard.alias(SHARD), *(named(column) for column in self.bound.columns(name)))
-        return rows.mapInArrow(shipped(PackTask(at, everywhere)), spark_schema(PACKED))
+        return mapped(rows, PackTask(at, everywhere), PACKED)
 
     def _moment(self, name: str) -> Column:
         """Give the time of rows as Spark's watermark takes it: that of the start."""
