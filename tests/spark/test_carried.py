@@ -26,7 +26,14 @@ from tilt.spark.placing import PLAN, PackTask, Plan
 from tilt.spark.plan import Bound
 from tilt.spark.survey import cut_input, row_of
 
+
+def twice(x: tl.Stream) -> tl.Stream:
+    size = x["size"]
+    return x.with_columns(a=size.cum_sum(), b=size.cum_sum() * 2, c=size.cum_count() + size.cum_count())
+
+
 CARRIED: dict[str, Query] = {
+    "twice": twice,
     "diff": KEYED["diff"],
     "running": KEYED["running"],
     "last three": KEYED["last three"],
@@ -139,6 +146,15 @@ def test_slices_with_what_is_carried_are_the_whole(
     found = run_sliced(CARRIED[name], table, cuts, pieces)
     expected = local(CARRIED[name], {"stream": table})
     assert exactly(found.cast(expected.schema)) == exactly(expected)
+
+
+def test_columns_may_have_any_names() -> None:
+    table = rough(np.random.default_rng(1), 60).rename_columns(["ts", "sym", "pri`ce", "si\\1 ze.n"])
+    query: Query = lambda x: x["si\\1 ze.n"].cum_sum() + x["pri`ce"].prev() + x["pri`ce"].cum_max()  # noqa: E731
+    found = run_sliced(query, table, (9_000_000, 20_000_000), 3)
+    expected = local(query, {"stream": table})
+    assert exactly(found.cast(expected.schema)) == exactly(expected)
+    assert len(expected) > 0
 
 
 @pytest.mark.parametrize("name", ["running", "held", "many"])

@@ -121,7 +121,7 @@ class Reads:
         if totals:
             fields = ", ".join(f"offset{at}: i64" for at in range(len(totals)))
             text = text.replace("{\n", f"{{\n  input ~`{_OFFSETS}`: {{{fields}}} point\n", 1)
-        return cls(str(Program.parse(text)), tuple(dict.fromkeys(reads)), lineage)
+        return cls(str(Program.parse(text)), reads, lineage)
 
     @property
     def totals(self) -> list[Read]:
@@ -144,13 +144,13 @@ def _read(  # noqa: PLR0913
     bound: Bound, whole: str, name: str, *, last: int = 0, extreme: bool = False, total: str | None = None
 ) -> Read | None:
     """Describe a read, unless the events of the stream are not each of one row of an input of points."""
-    alone = Program.parse(_OUTPUT.sub(f"\n  output ~{name}\n}}", whole))
+    alone = Program.parse(_OUTPUT.sub(lambda _: f"\n  output ~{name}\n}}", whole))
     lineage = alone.lineage()
     if len(lineage) != 1 or last > _MOST or _OTHER_CLOCK.search(str(alone.optimize())):
         return None
     ((given, reach),) = lineage.items()
-    unit = "tick" if alone.unit == "tick" else f"0{alone.unit}"
-    if any(text not in {"0", unit} for text in reach) or bound.inputs[given].events.valid != "point":
+    here = "0" if alone.unit == "tick" else f"0{alone.unit}"
+    if reach != (here, here) or bound.inputs[given].events.valid != "point":
         return None
     quoted = "~`" + given.replace("`", "``") + "`"
     if f"input {quoted}:" not in whole:
@@ -161,11 +161,11 @@ def _read(  # noqa: PLR0913
         if dtype not in ({"i8", "i16", "i32", "i64"} if total else {"i8", "i16", "i32", "i64", "f32", "f64"}):
             return None
         value = f", value: ~{name}[t]"
-    traced = whole.replace(f"input {quoted}: {{", f"input {quoted}: {{`{_ROW}`: i64, ", 1)
-    if traced == whole:
+    if f"input {quoted}: {{" not in whole or f"input {quoted}: {{}}" in whole:
         return None
+    traced = whole.replace(f"input {quoted}: {{", f"input {quoted}: {{`{_ROW}`: i64, ", 1)
     rows = f"  ~`tilt traced`[t at ~{name}] = {{row: {quoted}[t].`{_ROW}`{value}}}"
-    text = _OUTPUT.sub(f"\n{rows}\n\n  output ~`tilt traced`\n}}", traced)
+    text = _OUTPUT.sub(lambda _: f"\n{rows}\n\n  output ~`tilt traced`\n}}", traced)
     return Read(name, list(bound.inputs).index(given), str(Program.parse(text)), last, extreme, total)
 
 
