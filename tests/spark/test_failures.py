@@ -61,6 +61,42 @@ def test_types_that_streams_cannot_have_are_refused_at_once(spark: SparkSession)
         ts.run(lambda s: s["x"], frame.drop("x"), time="at")
 
 
+def test_times_that_are_no_times_say_how_spark_makes_them(spark: SparkSession) -> None:
+    frame = spark.createDataFrame(ticks(np.random.default_rng(1), 5))
+    for how in ({}, {"key": "sym"}):
+        with pytest.raises(tl.SchemaError, match=r"`ts` is text; .*F\.to_timestamp\('ts'\)"):
+            ts.run(ONE["zscore"], frame.withColumn("ts", F.col("ts").cast("string")), time="ts", **how)
+    with pytest.raises(tl.SchemaError, match=r"`ts` is floats; .*F\.timestamp_seconds\('ts'\)"):
+        ts.run(ONE["zscore"], frame.withColumn("ts", F.col("ts").cast("double")), time="ts")
+
+
+def test_wall_times_of_a_zone_are_made_instants_first(spark: SparkSession) -> None:
+    frame = spark.createDataFrame(ticks(np.random.default_rng(1), 5))
+    wall = frame.withColumn("ts", F.col("ts").cast("timestamp_ntz"))
+    for how in ({"slices": 2}, {"key": "sym"}):
+        with pytest.raises(tl.SchemaError, match=r"`ts` has wall times.*timeZone = 'Europe/Berlin'.*cast"):
+            ts.run(ONE["zscore"], wall, time="ts", tz="Europe/Berlin", **how)
+    assert ts.run(ONE["zscore"], frame, time="ts", tz="Europe/Berlin", slices=2).count() > 0
+
+
+def test_options_that_there_are_not_are_refused(spark: SparkSession) -> None:
+    frame = spark.createDataFrame(ticks(np.random.default_rng(1), 5))
+    with pytest.raises(TypeError, match=r"run\(\) has no option `slice`, did you mean `slices`"):
+        ts.run(ONE["zscore"], frame, time="ts", slice=3)
+    with pytest.raises(TypeError, match="slices is a whole number, not '3'"):
+        ts.run(ONE["zscore"], frame, time="ts", slices="3")
+    with pytest.raises(TypeError, match=r"a key is the name of one column, not \['sym', 'size'\].*concat_ws"):
+        ts.run(ONE["zscore"], frame, time="ts", key=["sym", "size"])
+    with pytest.raises(TypeError, match=r"run_stream\(\) has no option `slices`"):
+        ts.run_stream(ONE["zscore"], frame, time="ts", lateness="1s", slices=3)
+
+
+def test_modules_that_executors_do_not_have_are_named(spark: SparkSession) -> None:
+    frame = spark.createDataFrame(ticks(np.random.default_rng(1), 20))
+    with pytest.raises(tl.QueryError, match="names `no_such_module`, which an executor cannot import"), ts.errors():
+        ts.run(ONE["zscore"], frame, time="ts", key="sym", imports=["no_such_module"]).collect()
+
+
 def test_data_for_other_inputs_are_refused(spark: SparkSession) -> None:
     frame = spark.createDataFrame(ticks(np.random.default_rng(1), 5))
     stream = tl.source("ticks", {"ts": "timestamp(us)", "price": "f64"}, time="ts")["price"]

@@ -160,6 +160,18 @@ def test_what_cannot_be_scanned_is_refused(spark: SparkSession, tmp_path: Path) 
     pq.write_table(table, tmp_path / "bare.parquet", write_statistics=False)
     with pytest.raises(tl.FileError, match="no statistics of `ts`"):
         ts.scan_parquet(spark, str(tmp_path / "bare.parquet"), time="ts")
+    # By default Spark writes instants without statistics.
+    spark.createDataFrame(table).write.parquet(str(tmp_path / "spark"))
+    with pytest.raises(tl.FileError, match=r"no statistics of `ts`.*outputTimestampType = TIMESTAMP_MICROS"):
+        ts.scan_parquet(spark, str(tmp_path / "spark"), time="ts")
+    kept = "spark.sql.parquet.outputTimestampType"
+    spark.conf.set(kept, "TIMESTAMP_MICROS")
+    try:
+        spark.createDataFrame(table).coalesce(1).write.parquet(str(tmp_path / "micros"))
+    finally:
+        spark.conf.unset(kept)
+    scan = ts.scan_parquet(spark, str(tmp_path / "micros"), time="ts")
+    same(ts.run(ONE["zscore"], scan, slices=2).toArrow(), local(ONE["zscore"], {"stream": table}))
     with pytest.raises(tl.FileError, match="there is no file"):
         ts.scan_parquet(spark, str(tmp_path / "none"), time="ts")
     pq.write_table(table, tmp_path / "ticks.parquet")

@@ -97,6 +97,15 @@ def test_two_streams_are_joined(spark: SparkSession, tmp_path: Path) -> None:
     same(by_time_and_key(found, "sym"), local(TWO["asof"], tables, key="sym"))
 
 
+def test_records_go_through_streams(spark: SparkSession, tmp_path: Path) -> None:
+    table = distinct(ticks(np.random.default_rng(11), 120, nulls=0.0))
+    trades = pa.StructArray.from_arrays([table.column(name).combine_chunks() for name in ("price", "size")], ["p", "n"])
+    table = pa.table({"ts": table.column("ts"), "trade": trades})
+    query: Query = lambda x: x.with_columns(m=x["trade.p"]["-5s":].mean())  # noqa: E731
+    found, _ = streamed(spark, tmp_path, query, {"stream": table}, lateness="5s")
+    same(in_order(found), ts.run(query, spark.createDataFrame(table), time="ts", slices=2).toArrow())
+
+
 def test_times_without_a_zone_are_watermarked_as_utc(spark: SparkSession, tmp_path: Path) -> None:
     table = distinct(ticks(np.random.default_rng(10), 200)).select(["ts", "price"])
     table = table.set_column(0, "ts", table.column("ts").cast(pa.timestamp("us")))
@@ -142,6 +151,11 @@ def test_what_cannot_be_streamed_is_refused(spark: SparkSession, tmp_path: Path)
         ts.run_stream(lambda x: x["price"], frame.withColumnRenamed("size", "t"), time="t", lateness=1)
     with pytest.raises(ValueError, match="late rows"):
         ts.run_stream(ONE["zscore"], frame, time="ts", lateness="1s", late="revise")
+    with pytest.raises(tl.QueryError, match=r"~stream is no streaming data frame; run\("):
+        ts.run_stream(ONE["zscore"], spark.createDataFrame(table), time="ts", lateness="1s")
+    for how in ({}, {"key": "sym"}, {"ordered": True}):
+        with pytest.raises(tl.QueryError, match=r"~stream is a streaming data frame; run_stream\("):
+            ts.run(ONE["zscore"], frame, time="ts", **how)
     provider = "spark.sql.streaming.stateStore.providerClass"
     before = str(spark.conf.get(provider))
     spark.conf.unset(provider)

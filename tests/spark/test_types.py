@@ -52,6 +52,18 @@ def test_fields_of_records_are_columns(spark: SparkSession) -> None:
     assert some.columns == ["at", "quote.size"]
 
 
+@pytest.mark.parametrize("how", [{"slices": 3}, {"ordered": True}, {"key": "row.k"}])
+def test_times_and_keys_may_be_fields_of_records(spark: SparkSession, how: dict[str, object]) -> None:
+    frame = spark.createDataFrame(quoted(spark), NESTED).coalesce(1)
+    inside = frame.select(F.struct("at", "k", F.col("quote.bid").alias("bid")).alias("row"))
+    found = ts.run(lambda x: x.with_columns(best=x["row.bid"]["-3s":].max()), inside, time="row.at", **how)
+    assert found.columns == ["row", "best"]
+    plain = inside.select("row.*").toArrow()
+    stream = tl.stream(plain, time="at") if "key" not in how else tl.stream(plain, time="at").key_by("k")
+    expected = stream.with_columns(best=stream["bid"]["-3s":].max()).collect().to_arrow()
+    assert [row.best for row in found.orderBy("row.at").collect()] == expected.column("best").to_pylist()
+
+
 def test_records_of_a_query_are_structs(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(1, 2.0), (2, 3.0)], "t bigint, x double")
     found = ts.run(lambda s: s.with_columns(both=tl.struct(a=s["x"], b=s["x"] * 2)), frame, time="t", slices=2)
@@ -92,6 +104,19 @@ def test_dictionary_strings_are_strings(spark: SparkSession) -> None:
     assert found.schema["word"].dataType.simpleString() == "string"
     expected = query(tl.stream(table, time="t")).collect().to_arrow()
     assert found.toArrow().column("word").to_pylist() == expected.column("word").to_pylist() == ["a", "a"]
+
+
+@pytest.mark.parametrize("how", [{"slices": 3}, {"key": "k"}, {"ordered": True}])
+def test_strings_with_wide_offsets_are_strings(spark: SparkSession, how: dict[str, object]) -> None:
+    frame = spark.createDataFrame(quoted(spark), NESTED).coalesce(1)
+    query: Query = lambda x: x.with_columns(n=x["quote.bid"]["-3s":].len())  # noqa: E731
+    expected = ts.run(query, frame, time="at", **how).orderBy("at").collect()
+    setting = "spark.sql.execution.arrow.useLargeVarTypes"
+    spark.conf.set(setting, "true")
+    try:
+        assert ts.run(query, frame, time="at", **how).orderBy("at").collect() == expected
+    finally:
+        spark.conf.unset(setting)
 
 
 def test_dictionaries_of_files_are_strings(spark: SparkSession, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tilt.live.options import each
 from tilt.spark.inputs import bound as bound_to
-from tilt.spark.inputs import records
+from tilt.spark.inputs import events_of, records
 from tilt.spark.plan import Bound
 from tilt.spark.records import named, nested
 from tilt.spark.schemas import spark_schema
@@ -59,7 +59,7 @@ def each_batch(
     if late not in POLICIES:
         message = f"late rows are treated by one of {', '.join(POLICIES)}, not {late!r}"
         raise ValueError(message)
-    return Batches(query, write, Path(state), lateness, late, events)
+    return Batches(query, write, Path(state), lateness, late, events_of("each_batch", events, ()))
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tilt import _native
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
@@ -27,8 +27,12 @@ class Task(Protocol):
         """Give the result of a partition."""
 
 
-def shipped(task: Task, functions: dict[str, Any] | None = None) -> Callable[..., Iterator[pa.RecordBatch]]:
+def shipped(
+    task: Task, functions: dict[str, Any] | None = None, names: Sequence[str] | None = None
+) -> Callable[..., Iterator[pa.RecordBatch]]:
     """Give a function of batches that runs a task, and says so if an executor has no tilt, or another version of it.
+
+    The columns of batches have these names, if any, whatever the batches say.
 
     The function is pickled by value, because it is local, and imports nothing but what Python has; the task inside is
     read only after the executor was found to have the same version.
@@ -36,7 +40,10 @@ def shipped(task: Task, functions: dict[str, Any] | None = None) -> Callable[...
     loaded = _loader(task, functions)
 
     def tilt_task(batches: Any) -> Any:  # noqa: ANN401
-        yield from loaded().run(batches)
+        task = loaded()
+        from tilt.spark.packing import narrowed  # noqa: PLC0415
+
+        yield from task.run(narrowed(batch, names) for batch in batches)
 
     return tilt_task
 

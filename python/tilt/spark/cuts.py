@@ -210,7 +210,9 @@ def bounded(  # noqa: PLR0913
     if back is None:
         message = (
             f"~{output} looks back to all of ~{name}, so the timeline cannot be cut; bound it in the query "
-            '(hold(max_age=...), windows), give a key=, or say how far back is enough: warmup="1h"'
+            '(hold(max_age=...), windows), give a key=, or say how far back is enough: warmup="1h". Without these only '
+            "last values, extremes, counts and sums of integers can be carried from slice to slice, those of data "
+            "frames, and if what they are of is computed row by row"
         )
         raise QueryError(message)
     if ahead is None:

@@ -19,8 +19,10 @@ from tilt.spark.sources import FrameSource
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
+    from tilt.spark.boot import Task
     from tilt.spark.plan import Bound
     from tilt.spark.task import QueryTask
 
@@ -53,15 +55,23 @@ def packed(bound: Bound, query: QueryTask, places: int, plan: Column | None) -> 
     for at, given in enumerate(query.inputs):
         found = hashed(bound, given.name)
         if plan is not None:
-            # It is the same for all rows: one of each partition tells it.
-            is_first = F.monotonically_increasing_id().bitwiseAND(_WITHIN) == 0
-            found[PLAN] = F.when(is_first, plan.getField("plan"))
+            found[PLAN] = first_of_partition(plan)
         told = rows(bound, given.name).withColumns(found)
-        task = PackTask(at, given.events, schemas, places, names=tuple(told.columns))
-        # Spark would take a dot in a name for a field of a struct.
-        plain = told.toDF(*(f"column {number}" for number in range(len(told.columns))))
-        parts.append(plain.mapInArrow(shipped(task), spark_schema(packed_schema(schemas))))
+        parts.append(mapped(told, PackTask(at, given.events, schemas, places), packed_schema(schemas)))
     return parts
+
+
+def mapped(frame: DataFrame, task: Task, schema: pa.Schema, functions: dict[str, Any] | None = None) -> DataFrame:
+    """Give what a task makes of the partitions of a data frame, whose columns may have any names."""
+    # Spark would take a dot in a name for a field of a struct.
+    plain = frame.toDF(*(f"column {number}" for number in range(len(frame.columns))))
+    return plain.mapInArrow(shipped(task, functions, frame.columns), spark_schema(schema))
+
+
+def first_of_partition(plan: Column) -> Column:
+    """Give a plan in the first row of each partition: it is the same for all rows."""
+    is_first = F.monotonically_increasing_id().bitwiseAND(_WITHIN) == 0
+    return F.when(is_first, plan.getField("plan"))
 
 
 def moved(

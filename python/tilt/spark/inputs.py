@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import pyarrow as pa
+
 from tilt import _native
-from tilt.errors import QueryError, SchemaError
+from tilt.errors import QueryError, SchemaError, suggestion
 from tilt.keys import Looked, Staged
 from tilt.sources import Deferred, Events
 from tilt.spark.parquet import ParquetSource
@@ -15,7 +17,7 @@ from tilt.streams import Stream
 from tilt.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from tilt.spark.plan import Input
 
 _SIDE_KEY = "tilt side key"
+_EVENTS = tuple(item.name for item in fields(Events) if item.name != "sort")
 
 
 Stage: TypeAlias = "Callable[[Stream, Mapping[str, Input]], DataFrame]"
@@ -85,6 +88,28 @@ def _of_stream(stream: Stream, data: object, events: Mapping[str, Any]) -> tuple
     return stream.bind(**{name: _deferred(frame) for name, frame in sources.items()}), sources
 
 
+def events_of(function: str, options: Mapping[str, Any], others: Iterable[str]) -> dict[str, Any]:
+    """Give the options that say how rows become events, and refuse those that are about nothing.
+
+    >>> from tilt.spark.inputs import events_of
+    >>> events_of("run", {"time": "ts", "slices": 3}, ["slices"])
+    {'time': 'ts'}
+    >>> events_of("run", {"slice": 3}, ["slices"])
+    Traceback (most recent call last):
+    TypeError: run() has no option `slice`, did you mean `slices`?
+    """
+    known = [*_EVENTS, *others]
+    for name in options:
+        if name not in known:
+            message = f"{function}() has no option `{name}`{suggestion(name, known)}"
+            raise TypeError(message)
+    key = options.get("key")
+    if key is not None and not isinstance(key, str):
+        message = f"a key is the name of one column, not {key!r}; make one of several: F.concat_ws('|', ...)"
+        raise TypeError(message)
+    return {name: value for name, value in options.items() if name in _EVENTS}
+
+
 def _source(data: object, events: Mapping[str, Any], like: Events | None) -> Input:
     if isinstance(data, (FrameSource, ParquetSource)):
         if like is None and not events:
@@ -111,6 +136,21 @@ def _deferred(frame: Input) -> Deferred:
     for column in (times,) if isinstance(times, str) else times:
         if column not in schema.names:
             message = f"there is no column `{column}` for the times; the columns are {', '.join(schema.names)}"
+            raise SchemaError(message, column=column)
+        dtype = schema.field(column).type
+        if isinstance(frame, FrameSource) and (pa.types.is_string(dtype) or pa.types.is_floating(dtype)):
+            cast = "F.to_timestamp" if pa.types.is_string(dtype) else "F.timestamp_seconds"
+            kind = "text" if pa.types.is_string(dtype) else "floats"
+            message = (
+                f"time column `{column}` is {kind}; make it timestamps: .withColumn({column!r}, {cast}({column!r}))"
+            )
+            raise SchemaError(message, column=column)
+        if frame.events.tz is not None and pa.types.is_timestamp(dtype) and dtype.tz is None:
+            message = (
+                f"time column `{column}` has wall times, which are put in order only as instants; make them such: "
+                f"spark.sql.session.timeZone = {frame.events.tz!r}, then .withColumn({column!r}, "
+                f'F.col({column!r}).cast("timestamp"))'
+            )
             raise SchemaError(message, column=column)
     return Deferred(Table(_native.Table.empty(schema)), frame.events)
 

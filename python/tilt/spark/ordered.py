@@ -17,11 +17,10 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
 from tilt.errors import InternalError, QueryError, SchemaError
-from tilt.spark.boot import shipped
 from tilt.spark.cuts import Ends, Slices
+from tilt.spark.frames import mapped
 from tilt.spark.frames import rows as rows_of
 from tilt.spark.records import named
-from tilt.spark.schemas import spark_schema
 from tilt.spark.sliced import SlicedTask
 from tilt.spark.survey import cut_input
 from tilt.spark.task import as_integers, in_order
@@ -118,7 +117,7 @@ class Ordered:
             stretches[number] = Stretch(slices.part(at), first, last, early, late)
         span = (known[0][1] - cut.length, known[-1][2]) if known else (0, 0)
         task = OrderedTask(bound.task(self.imports), cuts=(cut,), span=span, stretches=stretches)
-        return rows.mapInArrow(shipped(task, bound.functions()), spark_schema(bound.schema))
+        return mapped(rows, task, bound.schema, bound.functions())
 
     @staticmethod
     def _stretched(rows: DataFrame, time: Any, scale: int) -> list[tuple[int, int, int]]:  # noqa: ANN401

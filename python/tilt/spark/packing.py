@@ -24,6 +24,9 @@ TAG, NUMBER = "tilt tag", "tilt number"
 Blocks with a negative tag have no rows and are about the slice: their number is a fact, and :data:`HEADER` says which.
 """
 HEADER = {"lo": -1, "hi": -2, "start": -3, "end": -4, "slice": -5}
+OFFSETS = -6
+"""The tag of the first total that is carried to a slice; others follow downward."""
+_WIDE = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
 _BLOCK = 256
 """How many rows a block has at most. Spark makes batches of some thousand blocks, whatever these hold."""
 _TEXT = 1 << 15
@@ -39,6 +42,22 @@ def movable(dtype: pa.DataType) -> bool:
     (True, True, False)
     """
     return _is_text(dtype) or pa.types.is_boolean(dtype) or _width(dtype) in {1, 2, 4, 8}
+
+
+def narrowed(batch: pa.RecordBatch, names: Sequence[str] | None = None) -> pa.RecordBatch:
+    """Give columns whose offsets have 32 bits: ``spark.sql.execution.arrow.useLargeVarTypes`` makes them wider.
+
+    >>> import pyarrow as pa
+    >>> from tilt.spark.packing import narrowed
+    >>> narrowed(pa.record_batch({"x": pa.array(["a"], pa.large_string())}), ["a.b"]).schema
+    a.b: string
+    """
+    columns = batch.columns
+    if any(dtype in _WIDE for dtype in batch.schema.types):
+        columns = [column.cast(_WIDE.get(column.type, column.type)) for column in columns]
+    elif names is None:
+        return batch
+    return pa.record_batch(columns, [*(names or batch.schema.names)])
 
 
 def packed_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:

@@ -416,7 +416,10 @@ def _statistic(name: str, group: Any, schema: pa.Schema, column: str, edge: str)
     chunk = next(group.column(i) for i in range(group.num_columns) if group.column(i).path_in_schema == column)
     statistics = chunk.statistics
     if statistics is None or not statistics.has_min_max:
-        message = f"{name} has no statistics of `{column}`; read it by spark.read.parquet, or write it with statistics"
+        message = (
+            f"{name} has no statistics of `{column}`; read it by spark.read.parquet, or write it with statistics, in "
+            "Spark by spark.sql.parquet.outputTimestampType = TIMESTAMP_MICROS"
+        )
         raise FileError(message)
     if statistics.null_count:
         message = f"time column `{column}` of {name} has {statistics.null_count} nulls; remove those rows"

@@ -66,8 +66,6 @@ class PackTask:
     places: int
     plan: Plan | None = None
     """What the rows do not say themselves."""
-    names: tuple[str, ...] | None = None
-    """What the columns of batches are called, if not as the batches say."""
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give the blocks of a partition."""
@@ -80,8 +78,6 @@ class PackTask:
         for batch in batches:
             if batch.num_rows == 0:
                 continue
-            if self.names is not None:
-                batch = batch.rename_columns([*self.names])  # noqa: PLW2901
             if plan is None and PLAN in batch.schema.names:
                 told = batch.column(PLAN)[0].as_py()
                 plan = None if told is None else pickle.loads(told)  # noqa: S301

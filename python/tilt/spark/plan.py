@@ -195,9 +195,13 @@ class Bound:
 
     def halo(self, name: str, warmup: int | None) -> Halo:
         """Give what the result depends on of an input."""
-        lineage = self.program.lineage().get(name, ("0", "0"))
-        unit = "tick" if name not in self.program.lineage() else self.program.unit
-        return bounded(lineage, unit, length=self.length(name), warmup=warmup, name=name, output=self.program.output[0])
+        return self.halo_of(name, self.program.lineage(), warmup)
+
+    def halo_of(self, name: str, lineage: Mapping[str, tuple[str, str]], warmup: int | None) -> Halo:
+        """Give the halo of an input for a lineage, that of the query or of a part of it."""
+        reach = lineage.get(name, ("0", "0"))
+        unit = "tick" if name not in lineage else self.program.unit
+        return bounded(reach, unit, length=self.length(name), warmup=warmup, name=name, output=self.program.output[0])
 
     def reach(self, name: str) -> str:
         """Say how far the result looks at an input."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tilt import _native
 from tilt.durations import duration_text
 from tilt.errors import QueryError
-from tilt.spark.inputs import bound, records
+from tilt.spark.inputs import bound, events_of, records
 from tilt.spark.keyed import Keyed
 from tilt.spark.ordered import Ordered
 from tilt.spark.parquet import Direct, ParquetSource
@@ -18,6 +18,7 @@ from tilt.spark.plan import Bound
 from tilt.spark.records import nested
 from tilt.spark.scanned import Scanned
 from tilt.spark.sliced import Sliced
+from tilt.spark.sources import FrameSource
 from tilt.spark.streaming import PROVIDER, ROCKSDB
 from tilt.spark.tasks import tasks_for
 
@@ -71,7 +72,8 @@ def run(query: object, data: object, **options: Any) -> DataFrame:  # noqa: ANN4
         ``partitions``: how many partitions keys are hashed to. By default both are ``spark.sql.shuffle.partitions``;
         ``skew``: of a partition with the rows of so many average ones the largest keys are cut by time, if the query
         looks back a bounded time; a sample of the rows tells. By default 1.5; ``None`` saves the pass for the sample;
-        ``warmup``: how much of the past is enough for a query that looks back without a bound, if there is no key;
+        ``warmup``: how much of the past is enough for a query that looks back without a bound, if there is no key, and
+        if it is not one whose last values, extremes and totals can be carried from slice to slice;
         ``layout``: which columns of time the result has, ``"point"`` or ``"interval"``, by default as fits its events;
         ``imports``: modules that executors import first, which register native functions by :func:`tilt.udf`.
 
@@ -124,11 +126,15 @@ def _plan_of(frame: DataFrame) -> str:
 
 
 def _planned(query: object, data: object, options: Mapping[str, Any]) -> Planned:
-    events = {name: value for name, value in options.items() if name not in _OPTIONS}
+    events = events_of("run", options, _OPTIONS)
     imports = tuple(options.get("imports", ()))
     asked_slices, asked_tasks, asked_partitions = (_number(options, name) for name in ("slices", "tasks", "partitions"))
 
     def planned(stream: Stream, inputs: Mapping[str, Input], layout: Layout | None = None) -> Planned:
+        for name, source in inputs.items():
+            if isinstance(source, FrameSource) and source.frame.isStreaming:
+                message = f"~{name} is a streaming data frame; run_stream(..., lateness=...) runs queries on such"
+                raise QueryError(message)
         whole = Bound(stream, inputs, layout)
         session = next(iter(inputs.values())).session
         warmup = options.get("warmup")
@@ -162,6 +168,9 @@ def _planned(query: object, data: object, options: Mapping[str, Any]) -> Planned
 def _number(options: Mapping[str, Any], name: str) -> int | None:
     """Give an option that is a number of things, if it is given."""
     number = options.get(name)
+    if number is not None and not isinstance(number, int):
+        message = f"{name} is a whole number, not {number!r}"
+        raise TypeError(message)
     if number is not None and number < 1:
         message = f"{name} must be 1 at least, not {number}"
         raise ValueError(message)

@@ -5,12 +5,14 @@ Every row goes to its own slice and to those whose halo it is in; then a partiti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
 from tilt.spark.boot import shipped
+from tilt.spark.carried import CarriedTask, Reads, carried
 from tilt.spark.cuts import Ends, Slices
 from tilt.spark.frames import moved, packed
 from tilt.spark.schemas import spark_schema
@@ -79,9 +81,17 @@ class Sliced:
     warmup: int | None
     imports: tuple[str, ...]
 
+    @cached_property
+    def reads(self) -> Reads | None:
+        """What is carried from slice to slice, if the query needs it and it is enough."""
+        bound = self.bound
+        is_bounded = all(back != "unbounded" for back, _ in bound.program.lineage().values())
+        return None if is_bounded or self.warmup is not None or bound.key else Reads.of(bound)
+
     def halos(self) -> dict[str, Halo]:
-        """Give what the result depends on of each input."""
-        return {name: self.bound.halo(name, self.warmup) for name in self.bound.inputs}
+        """Give what the result depends on of each input, what is carried aside."""
+        lineage = self.bound.program.lineage() if self.reads is None else self.reads.lineage
+        return {name: self.bound.halo_of(name, lineage, self.warmup) for name in self.bound.inputs}
 
     def explain(self) -> str:
         """Say how the work is cut."""
@@ -89,8 +99,11 @@ class Sliced:
         lines = [f"{cut}, in {self.tasks} tasks"]
         for name in self.bound.inputs:
             reach = self.bound.reach(name)
-            warm = f" (warm-up of {self.warmup} ticks)" if "lookback unbounded" in reach else ""
+            is_warm = "lookback unbounded" in reach and self.warmup is not None
+            warm = f" (warm-up of {self.warmup} ticks)" if is_warm else ""
             lines.append(f"~{name}: {reach}{warm}; columns {', '.join(self.bound.columns(name))}")
+        if self.reads is not None:
+            lines.append(self.reads.explain())
         return "\n".join(lines)
 
     def frame(self) -> DataFrame:
@@ -106,9 +119,13 @@ class Sliced:
             "start": F.when(exists, F.col("plan.start")),
             "end": F.when(exists, F.col("plan.end")),
         }
-        task = SlicedTask(
-            bound.task(self.imports), cuts=tuple(cut_input(bound, name, halo) for name, halo in halos.items())
-        )
-        packs = packed(bound, task.query, self.slices, plan)
+        query = bound.task(self.imports)
+        packs = packed(bound, query, self.slices, plan)
+        task: PartitionTask
+        if self.reads is None:
+            task = SlicedTask(query, cuts=tuple(cut_input(bound, name, halo) for name, halo in halos.items()))
+        else:
+            packs.append(carried(bound, query, self.reads, plan))
+            task = CarriedTask(replace(query, text=self.reads.text), len(self.reads.totals))
         blocks = moved(packs, self.slices, self.tasks, about, {"plan": plan})
         return blocks.mapInArrow(shipped(task, bound.functions()), spark_schema(bound.schema))

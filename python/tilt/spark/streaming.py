@@ -18,9 +18,9 @@ from tilt.durations import duration_text
 from tilt.errors import QueryError
 from tilt.live.options import each
 from tilt.spark.boot import shipped, stateful
-from tilt.spark.frames import merged, preimages
+from tilt.spark.frames import mapped, merged, preimages
 from tilt.spark.inputs import bound as bound_to
-from tilt.spark.inputs import records
+from tilt.spark.inputs import events_of, records
 from tilt.spark.parquet import ParquetSource
 from tilt.spark.plan import NANOSECONDS, Bound
 from tilt.spark.records import named, nested
@@ -111,8 +111,7 @@ def in_stages(stream: Stream, inputs: Mapping[str, Input]) -> DataFrame:
 
 
 def _planned(query: object, data: object, options: Mapping[str, Any]) -> Streamed:
-    events = {name: value for name, value in options.items() if name not in _OPTIONS}
-
+    events = events_of("run_stream", options, _OPTIONS)
     stream, inputs = bound_to(query, data, events, in_stages)
     whole = Bound(stream, inputs, options.get("layout"))
     late = options.get("late", "drop")
@@ -158,6 +157,9 @@ class Streamed:
         for name, source in self.bound.inputs.items():
             if isinstance(source, ParquetSource):
                 message = f"~{name} is a scan of files, which is no stream; use spark.readStream.parquet"
+                raise QueryError(message)
+            if not source.frame.isStreaming:  # type: ignore[attr-defined]
+                message = f"~{name} is no streaming data frame; run(...) runs queries on others"
                 raise QueryError(message)
         session = next(iter(self.bound.inputs.values())).session
         if session.conf.get(PROVIDER, None) != ROCKSDB:
@@ -211,7 +213,7 @@ class Streamed:
             shard = F.get(F.array(*map(F.lit, numbers)), hashed)
         everywhere = tuple(numbers) if self.bound.key and key is None else ()
         rows = frame.select(shard.alias(SHARD), *(named(column) for column in self.bound.columns(name)))
-        return rows.mapInArrow(shipped(PackTask(at, everywhere)), spark_schema(PACKED))
+        return mapped(rows, PackTask(at, everywhere), PACKED)
 
     def _moment(self, name: str) -> Column:
         """Give the time of rows as Spark's watermark takes it: that of the start."""

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from tilt.spark.boot import shipped
 from tilt.spark.cuts import Ends, Slices
-from tilt.spark.frames import merged, rows
+from tilt.spark.frames import mapped, merged, rows
 from tilt.spark.placing import Plan
 from tilt.spark.records import named
 from tilt.spark.schemas import spark_schema
@@ -182,7 +182,7 @@ class Survey:
             columns = columns.agg(F.min(named(both[0])).alias("first"), F.max(named(both[1])).alias("last"))
             both = ("first", "last")
         task = SurveyTask(at, both, max(_FEW, _POINTS * self.slices))
-        return columns.mapInArrow(shipped(task), spark_schema(_TOLD))
+        return mapped(columns, task, _TOLD)
 
 
 def row_of(values: Mapping[str, Any], schema: pa.Schema) -> pa.RecordBatch:

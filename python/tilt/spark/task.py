@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tilt.errors import TiltError
+from tilt.errors import QueryError, TiltError
 from tilt.run import Query
 from tilt.sources import Events, Rows
 from tilt.spark.cuts import FOREVER
-from tilt.spark.packing import HEADER, NUMBER, PLACE, TAG, unpacked
+from tilt.spark.packing import HEADER, NUMBER, OFFSETS, PLACE, TAG, unpacked
 from tilt.table import Table
 
 if TYPE_CHECKING:
@@ -50,6 +50,17 @@ class QueryTask:
     layout: Layout
     imports: tuple[str, ...] = ()
     """Modules that register functions which the query calls."""
+    beside: Mapping[str, Rows] = field(default_factory=dict)
+    """Inputs of the query that are no rows of the run."""
+
+    def prepare(self) -> None:
+        """Import what registers functions."""
+        for module in self.imports:
+            try:
+                importlib.import_module(module)
+            except ImportError as error:
+                message = f"imports= names `{module}`, which an executor cannot import ({error}); install it there"
+                raise QueryError(message) from None
 
     def compute(
         self,
@@ -59,9 +70,9 @@ class QueryTask:
         part: tuple[int, int] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Run the query on rows of its inputs."""
-        for module in self.imports:
-            importlib.import_module(module)
+        self.prepare()
         sources = {given.name: Rows(Table(rows[given.name]), given.events) for given in self.inputs}
+        sources |= self.beside
         whole = part is None or part == (-FOREVER, FOREVER)
         try:
             result = Query(self.text).run(
@@ -107,7 +118,12 @@ class PartitionTask:
                 given.name: _sorted(given, blocks.pop(first + at, [])) for at, given in enumerate(self.query.inputs)
             }
             for some, part in self.parts(rows, whole):
-                yield from self.query.compute(some, span=span, part=part)
+                yield from self.query_of(header).compute(some, span=span, part=part)
+
+    def query_of(self, header: Mapping[str, int]) -> QueryTask:
+        """Give the query of a place: here that of all."""
+        del header
+        return self.query
 
     def parts(
         self, rows: dict[str, pa.Table], whole: tuple[int, int]
@@ -140,7 +156,7 @@ def _gathered(
     facts = {tag: name for name, tag in HEADER.items()}
     for _, tag, blocks in runs:
         if tag < 0:
-            header[facts[tag]] = blocks.column(NUMBER)[0].as_py()
+            header[facts.get(tag, f"offset {OFFSETS - tag}")] = blocks.column(NUMBER)[0].as_py()
         else:
             found.setdefault(tag, []).append(blocks)
     return header, found
@@ -150,7 +166,7 @@ def _sorted(given: TaskInput, blocks: Sequence[pa.RecordBatch]) -> pa.Table:
     """Give the rows of blocks in order of time, and as they stood where times are the same."""
     rows = unpacked(blocks, given.schema)
     times = given.events.times
-    ties = [_ranks(rows.column(column)) for column in reversed(given.ties)]
+    ties = [ranks(rows.column(column)) for column in reversed(given.ties)]
     return in_order(rows, times if isinstance(times, str) else times[1], ties)
 
 
@@ -166,7 +182,7 @@ def in_order(rows: pa.Table, time: str, ties: Sequence[np.ndarray[Any, Any]] = (
     return rows if _increases(order) else rows.take(pa.array(order))
 
 
-def _ranks(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
+def ranks(column: pa.ChunkedArray) -> np.ndarray[Any, Any]:
     """Give numbers that are ordered as values are, nulls first."""
     return pc.rank(column, null_placement="at_start", tiebreaker="dense").to_numpy()  # type: ignore[no-any-return]
 
