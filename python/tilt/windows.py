@@ -277,8 +277,7 @@ class Window:
             raise TypeError(message)
         unit = self._stream._handle.unit
         ticks = duration_ticks(offset, unit)
-        added = ticks if unit == "tick" else ("duration", ticks, unit)
-        return self.len().time()._made(lambda own: own.binary("+", added)) if ticks else self.len().time()
+        return _moved(self.len().time(), ticks, unit)
 
     def __getattr__(self, name: str) -> NoReturn:
         """Find no such reduction; name a similar one."""
@@ -317,15 +316,16 @@ class EventWindow(Window):
 
     def start(self) -> Stream:
         """Give the first instant of the window."""
-        return self._moved(self.len().start(), 1)
+        return _moved(self.len().start(), 1, self._stream._handle.unit)
 
     def end(self) -> Stream:
         """Give the end of the window."""
-        return self._moved(self.len().time(), self._after)
+        return _moved(self.len().time(), self._after, self._stream._handle.unit)
 
-    def _moved(self, edge: Stream, ticks: int) -> Stream:
-        added = ("duration", ticks, self._stream._handle.unit)
-        return edge._made(lambda own: own.binary("+", added)) if ticks else edge
+
+def _moved(edge: Stream, ticks: int, unit: str) -> Stream:
+    """Give instants that are so many ticks later."""
+    return edge._made(lambda own: own.binary("+", ("duration", ticks, unit))) if ticks else edge
 
 
 @dataclass(frozen=True)

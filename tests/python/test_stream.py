@@ -268,6 +268,13 @@ def test_mistakes_are_explained(
         mistake(trades)  # type: ignore[operator]
 
 
+def test_edges_of_windows_of_plain_ticks() -> None:
+    x = tl.stream({"t": [1, 2, 7], "x": [1.0, 2.0, 3.0]}, time="t")["x"]
+    edges = x.window(tl.tumbling(4)).agg(start=tl.window_start(), end=tl.window_end(), n=tl.len())
+    assert edges.collect().to_dict() == {"t": [4, 8], "start": [0, 4], "end": [4, 8], "n": [2, 1]}
+    assert x.window(3).start().collect()["x"] == [-2, -1, 4]
+
+
 def test_functions_and_numbers_of_numpy(trades: tl.Stream) -> None:
     px: Any = trades["px"]
     values = np.array(px.collect()["px"])
