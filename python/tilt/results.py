@@ -293,19 +293,43 @@ class Runnable:
                 yield part[first : first + rows]
 
     def to_polars(self, **options: Any) -> pl.DataFrame:  # noqa: ANN401
-        """Run the query and give a Polars data frame. The options are those of :meth:`collect`."""
+        """Run the query and give a Polars data frame. The options are those of :meth:`collect`.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.0, 2.0]}, time="t")["x"]
+        >>> (x + 1).to_polars()["x"].to_list()
+        [2.0, 3.0]
+        """
         return self.collect(**options).to_polars()
 
     def to_pandas(self, **options: Any) -> pd.DataFrame:  # noqa: ANN401
-        """Run the query and give a pandas data frame."""
+        """Run the query and give a pandas data frame.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.0, 2.0]}, time="t")["x"]
+        >>> (x + 1).to_pandas()["x"].tolist()
+        [2.0, 3.0]
+        """
         return self.collect(**options).to_pandas()
 
     def to_arrow(self, **options: Any) -> pa.Table:  # noqa: ANN401
-        """Run the query and give a pyarrow table."""
+        """Run the query and give a pyarrow table.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.0, 2.0]}, time="t")["x"]
+        >>> (x + 1).to_arrow()["x"].to_pylist()
+        [2.0, 3.0]
+        """
         return self.collect(**options).to_arrow()
 
     def to_numpy(self, **options: Any) -> dict[str, npt.NDArray[Any]]:  # noqa: ANN401
-        """Run the query and give NumPy arrays."""
+        """Run the query and give NumPy arrays.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.0, 2.0]}, time="t")["x"]
+        >>> (x + 1).to_numpy()["x"]
+        array([2., 3.])
+        """
         return self.collect(**options).to_numpy()
 
     def sink_parquet(
@@ -352,7 +376,16 @@ class Runnable:
         return write(parts, path, format="parquet", compression=compression, row_group_rows=row_group_rows)
 
     def sink_csv(self, path: str | PathLike[str], *, memory: str | int | None = None, **options: Any) -> int:  # noqa: ANN401
-        """Run the query and write the result as comma-separated values, as :meth:`sink_parquet` does."""
+        """Run the query and write the result as comma-separated values, as :meth:`sink_parquet` does.
+
+        >>> import pathlib, tempfile
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.0, 2.0]}, time="t")["x"]
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     rows = x.sink_csv(f"{directory}/x.csv")
+        ...     pathlib.Path(f"{directory}/x.csv").read_text().split()
+        ['t,x', '1,1.0', '2,2.0']
+        """
         return write(self._parts(memory, **options), path, format="csv")
 
     def sink_ipc(
@@ -363,11 +396,29 @@ class Runnable:
         memory: str | int | None = None,
         **options: Any,  # noqa: ANN401
     ) -> int:
-        """Run the query and write the result to an Arrow IPC file, as :meth:`sink_parquet` does."""
+        """Run the query and write the result to an Arrow IPC file, as :meth:`sink_parquet` does.
+
+        >>> import tempfile
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.0, 2.0]}, time="t")["x"]
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     rows = x.sink_ipc(f"{directory}/x.arrow")
+        ...     tl.scan_ipc(f"{directory}/x.arrow", time="t")["x"].collect()["x"]
+        [1.0, 2.0]
+        """
         return write(self._parts(memory, **options), path, format="ipc", compression=compression)
 
     def sink_jsonl(self, path: str | PathLike[str], *, memory: str | int | None = None, **options: Any) -> int:  # noqa: ANN401
-        """Run the query and write the result as a JSON object a line, as :meth:`sink_parquet` does."""
+        """Run the query and write the result as a JSON object a line, as :meth:`sink_parquet` does.
+
+        >>> import pathlib, tempfile
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.0, 2.0]}, time="t")["x"]
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     rows = x.sink_jsonl(f"{directory}/x.jsonl")
+        ...     pathlib.Path(f"{directory}/x.jsonl").read_text().split()
+        ['{"t":1,"x":1.0}', '{"t":2,"x":2.0}']
+        """
         return write(self._parts(memory, **options), path, format="jsonl")
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:

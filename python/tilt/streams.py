@@ -136,12 +136,24 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
 
     @property
     def lookback(self) -> str:
-        """How far into the past the value at an instant depends on the inputs."""
+        """How far into the past the value at an instant depends on the inputs.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.0, 2.0]}, time="t", unit="s")["x"]
+        >>> x["-2s":"+5s"].mean().lookback
+        '2s'
+        """
         return _reach(self._handle.lookback)
 
     @property
     def lookahead(self) -> str:
-        """How far into the future the value at an instant depends on the inputs."""
+        """How far into the future the value at an instant depends on the inputs.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.0, 2.0]}, time="t", unit="s")["x"]
+        >>> x["-2s":"+5s"].mean().lookahead
+        '5s'
+        """
         return _reach(self._handle.lookahead)
 
     def assert_causal(self) -> Stream:
@@ -465,19 +477,39 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
         return self[:].sum()
 
     def cum_max(self) -> Stream:
-        """Give the largest value so far."""
+        """Give the largest value so far.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1, 2, 3], "x": [1, 3, 2]}, time="t")["x"].cum_max().collect()["x"]
+        [1, 3, 3]
+        """
         return self[:].max()
 
     def cum_min(self) -> Stream:
-        """Give the smallest value so far."""
+        """Give the smallest value so far.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1, 2, 3], "x": [3, 1, 2]}, time="t")["x"].cum_min().collect()["x"]
+        [3, 1, 1]
+        """
         return self[:].min()
 
     def cum_count(self) -> Stream:
-        """Count the events so far."""
+        """Count the events so far.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1, 2, 3], "x": [5, 5, 5]}, time="t")["x"].cum_count().collect()["x"]
+        [1, 2, 3]
+        """
         return self[:].len()
 
     def cum_prod(self) -> Stream:
-        """Give the product of all values so far."""
+        """Give the product of all values so far.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1, 2, 3], "x": [1, 3, 2]}, time="t")["x"].cum_prod().collect()["x"]
+        [1, 3, 6]
+        """
         return self[:].product()
 
     def ewm(

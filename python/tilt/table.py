@@ -97,7 +97,12 @@ class Table:
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns."""
+        """The names of the columns.
+
+        >>> import tilt as tl
+        >>> tl.Table({"t": [1], "x": [0.5]}).columns
+        ['t', 'x']
+        """
         return [name for name, _ in self._handle.schema]
 
     @property
@@ -224,19 +229,50 @@ class Table:
         """Write a Parquet file, compressed by ``zstd``, ``snappy``, ``lz4``, ``gzip`` or ``none``.
 
         The file appears under its name when it is complete; an older one stays until then.
+
+        >>> import tempfile
+        >>> import tilt as tl
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     tl.Table({"t": [1, 2], "x": [0.5, 2.0]}).write_parquet(f"{directory}/x.parquet")
+        ...     tl.scan_parquet(f"{directory}/x.parquet", time="t")["x"].collect()["x"]
+        [0.5, 2.0]
         """
         write([self], path, format="parquet", compression=compression, row_group_rows=row_group_rows)
 
     def write_csv(self, path: str | PathLike[str]) -> None:
-        """Write comma-separated values with a header."""
+        """Write comma-separated values with a header.
+
+        >>> import tempfile
+        >>> import tilt as tl
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     tl.Table({"t": [1, 2], "x": [0.5, 2.0]}).write_csv(f"{directory}/x.csv")
+        ...     tl.scan_csv(f"{directory}/x.csv", time="t")["x"].collect()["x"]
+        [0.5, 2.0]
+        """
         write([self], path, format="csv")
 
     def write_ipc(self, path: str | PathLike[str], *, compression: str = "none") -> None:
-        """Write an Arrow IPC file, also called Feather, compressed by ``lz4``, ``zstd`` or ``none``."""
+        """Write an Arrow IPC file, also called Feather, compressed by ``lz4``, ``zstd`` or ``none``.
+
+        >>> import tempfile
+        >>> import tilt as tl
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     tl.Table({"t": [1, 2], "x": [0.5, 2.0]}).write_ipc(f"{directory}/x.arrow")
+        ...     tl.scan_ipc(f"{directory}/x.arrow", time="t")["x"].collect()["x"]
+        [0.5, 2.0]
+        """
         write([self], path, format="ipc", compression=compression)
 
     def write_jsonl(self, path: str | PathLike[str]) -> None:
-        """Write a JSON object a line."""
+        """Write a JSON object a line.
+
+        >>> import tempfile
+        >>> import tilt as tl
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     tl.Table({"t": [1, 2], "x": [0.5, 2.0]}).write_jsonl(f"{directory}/x.jsonl")
+        ...     tl.scan_json(f"{directory}/x.jsonl", time="t")["x"].collect()["x"]
+        [0.5, 2.0]
+        """
         write([self], path, format="jsonl")
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:

@@ -84,7 +84,13 @@ class Timed(ABC):
         return self._made(lambda own: own.time())
 
     def start(self) -> Stream:
-        """Give the start of each event."""
+        """Give the start of each event.
+
+        >>> import tilt as tl
+        >>> jobs = tl.stream({"begin": [1, 4], "end": [3, 8], "job": [7, 9]}, valid=("begin", "end"))["job"]
+        >>> jobs.start().collect()["job"]
+        [1, 4]
+        """
         return self._made(lambda own: own.start())
 
     def at(self, other: Stream) -> Stream:
@@ -110,7 +116,14 @@ class Timed(ABC):
         return self._made(lambda own: own.every(size, start))
 
     def on_change(self) -> Stream:
-        """Give an event for each interval on which nothing that this is computed from changes."""
+        """Give an event for each interval on which nothing that this is computed from changes.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 4], "x": [1.0, 2.0]}, time="t")["x"].hold()
+        >>> y = tl.stream({"t": [2, 6], "y": [5.0, 7.0]}, time="t")["y"].hold()
+        >>> (x + y).on_change().collect().to_dict()
+        {'start': [1, 3, 5], 'end': [3, 5, 6], 'x': [6.0, 7.0, 9.0]}
+        """
         return self._made(lambda own: own.on_change())
 
     def changes(self) -> Stream:

@@ -54,7 +54,13 @@ class Window:
 
     @property
     def stream(self) -> Stream:
-        """The stream whose events are in the window."""
+        """The stream whose events are in the window.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).stream is x
+        True
+        """
         return self._stream
 
     def _then(self, change: Callable[[_native.Window], _native.Window]) -> Window:
@@ -99,113 +105,277 @@ class Window:
         return self._then(lambda own: own.map(traced))
 
     def mean(self) -> Stream:
-        """Give the mean of the values."""
+        """Give the mean of the values.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).mean().collect()["x"]
+        [1.0, 1.5, 4.0]
+        """
         return self._reduced("mean")
 
     def sum(self) -> Stream:
-        """Give the sum of the values."""
+        """Give the sum of the values.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).sum().collect()["x"]
+        [1.0, 3.0, 8.0]
+        """
         return self._reduced("sum")
 
     def min(self) -> Stream:
-        """Give the least value."""
+        """Give the least value.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).min().collect()["x"]
+        [1.0, 1.0, 2.0]
+        """
         return self._reduced("min")
 
     def max(self) -> Stream:
-        """Give the largest value."""
+        """Give the largest value.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).max().collect()["x"]
+        [1.0, 2.0, 6.0]
+        """
         return self._reduced("max")
 
     def std(self, ddof: int = 1) -> Stream:
-        """Give the standard deviation."""
+        """Give the standard deviation.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).std(ddof=0).collect()["x"]
+        [0.0, 0.5, 2.0]
+        """
         return self._reduced("std", ddof)
 
     def var(self, ddof: int = 1) -> Stream:
-        """Give the variance."""
+        """Give the variance.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).var().collect()["x"]
+        [0.5, 8.0]
+        """
         return self._reduced("var", ddof)
 
     def skew(self, *, bias: bool = True) -> Stream:
-        """Give the skewness, as :func:`scipy.stats.skew` does."""
+        """Give the skewness, as :func:`scipy.stats.skew` does; without ``bias`` none of fewer than three events.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 3.0]}, time="t")["x"]
+        >>> x.window(3).skew().collect().to_pylist()[-1:]
+        [{'t': 3, 'x': 0.0}]
+        """
         return self._reduced("skew", bias)
 
     def kurtosis(self, *, fisher: bool = True, bias: bool = True) -> Stream:
-        """Give the kurtosis as :func:`scipy.stats.kurtosis` does: 0 for a normal distribution, or 3."""
+        """Give the kurtosis as :func:`scipy.stats.kurtosis` does: 0 for a normal distribution, or 3.
+
+        Without ``bias`` fewer than four events have none.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3, 4], "x": [1.0, 1.0, 5.0, 5.0]}, time="t")["x"]
+        >>> x.window(4).kurtosis(fisher=False).collect().to_pylist()[-1:]
+        [{'t': 4, 'x': 1.0}]
+        """
         return self._reduced("kurtosis", fisher, bias)
 
     def median(self) -> Stream:
-        """Give the median."""
+        """Give the median.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).median().collect()["x"]
+        [1.0, 1.5, 4.0]
+        """
         return self._reduced("median")
 
     def quantile(
         self, q: float, method: Literal["linear", "lower", "higher", "nearest", "midpoint"] = "linear"
     ) -> Stream:
-        """Give a quantile."""
+        """Give a quantile.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).quantile(0.25).collect()["x"]
+        [1.0, 1.25, 3.0]
+        """
         return self._reduced("quantile", q, method)
 
     def first(self) -> Stream:
-        """Give the earliest value."""
+        """Give the earliest value.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).first().collect()["x"]
+        [1.0, 1.0, 2.0]
+        """
         return self._reduced("first")
 
     def last(self) -> Stream:
-        """Give the latest value."""
+        """Give the latest value.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).last().collect()["x"]
+        [1.0, 2.0, 6.0]
+        """
         return self._reduced("last")
 
     def len(self) -> Stream:
-        """Count the events."""
+        """Count the events.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).len().collect()["x"]
+        [1, 2, 2]
+        """
         return self._reduced("len")
 
     def rms(self) -> Stream:
-        """Give the root of the mean square."""
+        """Give the root of the mean square.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [-2.0, 2.0, 2.0]}, time="t")["x"]
+        >>> x.window(2).rms().collect()["x"]
+        [2.0, 2.0, 2.0]
+        """
         return self._reduced("rms")
 
     def crest_factor(self) -> Stream:
-        """Give the largest absolute value over the root of the mean square."""
+        """Give the largest absolute value over the root of the mean square.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3, 4], "x": [0.0, 0.0, 0.0, -4.0]}, time="t")["x"]
+        >>> x.window(4).crest_factor().collect().to_pylist()[-1:]
+        [{'t': 4, 'x': 2.0}]
+        """
         return self._reduced("crest_factor")
 
     def product(self) -> Stream:
-        """Give the product of the values."""
+        """Give the product of the values.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).product().collect()["x"]
+        [1.0, 2.0, 12.0]
+        """
         return self._reduced("product")
 
     def any(self) -> Stream:
-        """Say whether a condition is true at one event at least."""
+        """Say whether a condition is true at one event at least.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [True, False, True]}, time="t")["x"]
+        >>> x.window(2).any().collect()["x"]
+        [True, True, True]
+        """
         return self._reduced("any")
 
     def all(self) -> Stream:
-        """Say whether a condition is true at all events."""
+        """Say whether a condition is true at all events.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [True, False, True]}, time="t")["x"]
+        >>> x.window(2).all().collect()["x"]
+        [True, False, False]
+        """
         return self._reduced("all")
 
     def mode(self) -> Stream:
-        """Give the most frequent value, of several the one that came first."""
+        """Give the most frequent value, of several the one that came first.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [7, 5, 7]}, time="t")["x"]
+        >>> x.window(2).mode().collect()["x"]
+        [7, 7, 5]
+        """
         return self._reduced("mode")
 
     def n_unique(self) -> Stream:
-        """Count the different values."""
+        """Count the different values.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [7, 5, 7]}, time="t")["x"]
+        >>> x.window(2).n_unique().collect()["x"]
+        [1, 2, 2]
+        """
         return self._reduced("n_unique")
 
     def arg_min(self) -> Stream:
-        """Give the time of the least value."""
+        """Give the time of the least value.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).arg_min().collect()["x"]
+        [1, 1, 2]
+        """
         return self._reduced("arg_min")
 
     def arg_max(self) -> Stream:
-        """Give the time of the largest value."""
+        """Give the time of the largest value.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).arg_max().collect()["x"]
+        [1, 2, 3]
+        """
         return self._reduced("arg_max")
 
     def collect(self) -> Stream:
-        """Give a list of the values."""
+        """Give a list of the values.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).collect().collect()["x"]
+        [[1.0], [1.0, 2.0], [2.0, 6.0]]
+        """
         return self._reduced("collect")
 
     def top_k(self, k: int) -> Stream:
-        """Give a list of the largest values, the largest first."""
+        """Give a list of the largest values, the largest first.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).top_k(1).collect()["x"]
+        [[1.0], [2.0], [6.0]]
+        """
         return self._reduced("top_k", k)
 
     def twa(self) -> Stream:
-        """Give the mean of the values, weighted by how long they were valid: see :meth:`tilt.Stream.hold`."""
+        """Give the mean of the values, weighted by how long they were valid: see :meth:`tilt.Stream.hold`.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 3], "x": [10.0, 20.0]}, time="t", valid="until_next")["x"]
+        >>> x.window(4).twa().collect()["x"]
+        [10.0, 13.333333333333334]
+        """
         return self._reduced("twa")
 
     def integral(self, unit: Duration | None = None) -> Stream:
-        """Give the sum of values times how long they were valid, counted in ticks or in ``unit``."""
+        """Give the sum of values times how long they were valid, counted in ticks or in ``unit``.
+
+        >>> import tilt as tl
+        >>> kw = tl.stream({"t": [1, 1801], "kw": [2.0, 4.0]}, time="t", unit="s", valid="until_next")["kw"]
+        >>> kw.window("1h").integral(unit="1h").round().collect()["kw"]
+        [1.0, 1.0]
+        """
         return self._reduced("integral", None if unit is None else duration_text(unit))
 
     def slope(self) -> Stream:
-        """Give the slope of the line through the values by least squares, per tick."""
+        """Give the slope of the line through the values by least squares, per tick.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).slope().collect()["x"]
+        [1.0, 4.0]
+        """
         return self._reduced("slope")
 
     def ewm(
@@ -216,7 +386,13 @@ class Window:
         span: float | None = None,
         com: float | None = None,
     ) -> Stream:
-        """Give the exponentially weighted mean: by event (``alpha``, ``span``, ``com``) or by time (``half_life``)."""
+        """Give the exponentially weighted mean: by event (``alpha``, ``span``, ``com``) or by time (``half_life``).
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).ewm(alpha=0.5).round().collect()["x"]
+        [1.0, 2.0, 5.0]
+        """
         given = [
             name
             for name, value in (("alpha", alpha), ("half_life", half_life), ("span", span), ("com", com))
@@ -231,7 +407,14 @@ class Window:
         return self._reduced("ewm", float(weight))
 
     def reduce(self, reducer: Reducer | type[Any]) -> Stream:
-        """Reduce by functions of your own: see :func:`tilt.reducer`."""
+        """Reduce by functions of your own: see :func:`tilt.reducer`.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> total = tl.reducer(init=lambda: {"s": 0.0}, acc=lambda st, v: {"s": st.s + v}, result=lambda st: st.s)
+        >>> x.window(2).reduce(total).collect()["x"]
+        [1.0, 3.0, 8.0]
+        """
         traced = getattr(reducer, "_traced", None)
         if traced is None:
             message = f"reduce() takes what tl.reducer(...) makes, not {reducer!r}"
@@ -262,11 +445,23 @@ class Window:
         )
 
     def start(self) -> Stream:
-        """Give the start of the window."""
+        """Give the start of the window.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).start().collect()["x"]
+        [-1, 0, 1]
+        """
         return self._edge(self._lo)
 
     def end(self) -> Stream:
-        """Give the end of the window."""
+        """Give the end of the window.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).end().collect()["x"]
+        [1, 2, 3]
+        """
         return self._edge(self._hi)
 
     def _edge(self, offset: str | int | None) -> Stream:
@@ -330,7 +525,12 @@ def _moved(edge: Stream, ticks: int, unit: str) -> Stream:
 
 @dataclass(frozen=True)
 class WindowSpec:
-    """A kind of window: made by :func:`tumbling`, :func:`hopping`, :func:`sliding` or :func:`count`."""
+    """A kind of window: made by :func:`tumbling`, :func:`hopping`, :func:`sliding` or :func:`count`.
+
+    >>> import tilt as tl
+    >>> tl.hopping("1h", every="5m")
+    WindowSpec(length='1h', every='5m', offset=None, step=None)
+    """
 
     length: str | int
     every: str | int | None = None
