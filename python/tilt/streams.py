@@ -13,7 +13,7 @@ from tilt.keys import Keyed, declaration, joined
 from tilt.pointwise import Pointwise, dtype_text, literal
 from tilt.results import Runnable
 from tilt.timed import Timed
-from tilt.windows import EventWindow, Window, WindowSpec
+from tilt.windows import Calls, EventWindow, Window, WindowSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -253,14 +253,14 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
                     f"samples are counted back from now: x[-30:] are the last thirty; not x[{key.start}:{key.stop}]"
                 )
                 raise ValueError(message)
-            return Window(self, lambda own: own.samples(-key.start), None, None)
+            return Window(self, Calls.of("samples", -key.start), None, None)
         lo = None if key.start is None else duration_text(key.start)
         if lo is not None and key.stop is None and not lo.startswith("-"):
             message = f"a window that begins {lo} after now is empty; x['-{lo.removeprefix('+')}':] is what came before"
             raise ValueError(message)
         counted = lo is not None and lo.endswith("i")
         hi = ("0i" if counted else 0) if key.stop is None else duration_text(key.stop)
-        return Window(self, lambda own: own.window(lo, hi), lo, hi)
+        return Window(self, Calls.of("window", lo, hi), lo, hi)
 
     def alias(self, name: str) -> Stream:
         """Give the stream another name: the one of its column in results.
@@ -464,7 +464,7 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
             raise TypeError(message)
         (own, intervals), sources = joined([self, other])
         both = self._of(own, sources, None, None if self.dtype.startswith("{") else self.name)
-        return EventWindow(both, lambda own: own.during(intervals), None, None, 0)
+        return EventWindow(both, Calls.of("during", intervals))
 
     def cum_sum(self) -> Stream:
         """Give the sum of all events so far.

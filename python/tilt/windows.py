@@ -20,6 +20,29 @@ if TYPE_CHECKING:
     from tilt.streams import Stream
 
 
+@dataclass(frozen=True)
+class Calls:
+    """What makes a native window of a native stream: methods that are called one after the other."""
+
+    calls: tuple[tuple[str, tuple[Any, ...]], ...]
+
+    @classmethod
+    def of(cls, name: str, *args: object) -> Calls:
+        """Begin with a method of the stream."""
+        return cls(((name, args),))
+
+    def then(self, name: str, *args: object) -> Calls:
+        """Go on with a method of the window."""
+        return Calls((*self.calls, (name, args)))
+
+    def __call__(self, own: _native.Stream) -> _native.Window:
+        """Give the window of a stream."""
+        made: Any = own
+        for name, args in self.calls:
+            made = getattr(made, name)(*args)
+        return cast("_native.Window", made)
+
+
 class Window:
     """The events of a stream around each instant, such as ``x["-10s":]``; a reduction makes a stream of it.
 
@@ -35,17 +58,11 @@ class Window:
 
     __slots__ = ("_build", "_hi", "_lo", "_stream")
     _stream: Stream
-    _build: Callable[[_native.Stream], _native.Window]
+    _build: Calls
     _lo: str | int | None
     _hi: str | int | None
 
-    def __init__(
-        self,
-        stream: Stream,
-        build: Callable[[_native.Stream], _native.Window],
-        lo: str | int | None,
-        hi: str | int | None,
-    ) -> None:
+    def __init__(self, stream: Stream, build: Calls, lo: str | int | None, hi: str | int | None) -> None:
         """Windows are made by slicing a stream, or by :meth:`tilt.Stream.window`."""
         self._stream = stream
         self._build = build
@@ -63,17 +80,17 @@ class Window:
         """
         return self._stream
 
-    def _then(self, change: Callable[[_native.Window], _native.Window]) -> Window:
-        build = self._build
-        return Window(self._stream, lambda own: change(build(own)), self._lo, self._hi)
+    def _then(self, name: str, *args: object) -> Window:
+        """Give the window after a call of one of its native methods."""
+        return Window(self._stream, self._build.then(name, *args), self._lo, self._hi)
 
     def _with(self, *, closed: str = "right", min_samples: int = 1, prevailing: bool = False) -> Window:
         window = self
         if closed != "right":
-            window = window._then(lambda own: own.closed(closed))
+            window = window._then("closed", closed)
         if min_samples != 1:
-            window = window._then(lambda own: own.min_samples(min_samples))
-        return window._then(lambda own: own.prevailing()) if prevailing else window
+            window = window._then("min_samples", min_samples)
+        return window._then("prevailing") if prevailing else window
 
     def _reduced(self, reduction: str, *params: object) -> Stream:
         return self._named(self._stream._made(lambda own: self._build(own).reduce(reduction, *params)), reduction)
@@ -102,7 +119,7 @@ class Window:
                 raise QueryError(message)
             return result._handle
 
-        return self._then(lambda own: own.map(traced))
+        return self._then("map", traced)
 
     def mean(self) -> Stream:
         """Give the mean of the values.
@@ -493,21 +510,13 @@ class EventWindow(Window):
     __slots__ = ("_after",)
     _after: int
 
-    def __init__(
-        self,
-        stream: Stream,
-        build: Callable[[_native.Stream], _native.Window],
-        lo: str | int | None,
-        hi: str | int | None,
-        after: int,
-    ) -> None:
+    def __init__(self, stream: Stream, build: Calls, after: int = 0) -> None:
         """Windows are made by :meth:`tilt.Stream.window`."""
-        super().__init__(stream, build, lo, hi)
+        super().__init__(stream, build, None, None)
         self._after = after
 
-    def _then(self, change: Callable[[_native.Window], _native.Window]) -> Window:
-        build = self._build
-        return EventWindow(self._stream, lambda own: change(build(own)), self._lo, self._hi, self._after)
+    def _then(self, name: str, *args: object) -> Window:
+        return EventWindow(self._stream, self._build.then(name, *args), self._after)
 
     def start(self) -> Stream:
         """Give the first instant of the window."""
@@ -541,14 +550,11 @@ class WindowSpec:
         """Give the window of a stream."""
         lo: str | int = negated(self.length)
         hi: str | int = "0i" if str(self.length).endswith("i") else 0
-        every, offset, step = self.every, self.offset, self.step
-
-        def build(own: _native.Stream) -> _native.Window:
-            window = own.window(lo, hi)
-            if every is not None:
-                window = window.every(every, offset)
-            return window if step is None else window.each_nth(step)
-
+        build = Calls.of("window", lo, hi)
+        if self.every is not None:
+            build = build.then("every", self.every, self.offset)
+        if self.step is not None:
+            build = build.then("each_nth", self.step)
         return Window(stream, build, lo, hi)
 
 
@@ -601,19 +607,32 @@ def count(n: int, *, every: int | None = None) -> WindowSpec:
 
 
 @dataclass(frozen=True)
-class Cells(WindowSpec):
-    """Windows that are events of their own: made by :func:`session` and :func:`calendar`."""
+class Sessions(WindowSpec):
+    """Runs of events, ``length`` apart at most: made by :func:`session`."""
 
-    build: Callable[[_native.Stream, str | None], _native.Window] | None = None
-    """Makes the window of a native stream, whose times are of a time zone."""
-    after: int = 0
-    """By how many ticks the end that people mean follows the last instant."""
+    max_length: str | None = None
 
     def of(self, stream: Stream) -> Window:
         """Give the window of a stream."""
-        assert self.build is not None  # noqa: S101 - both makers give one
-        build, zone = self.build, _zone(stream)
-        return EventWindow(stream, lambda own: build(own, zone), None, None, self.after)
+        return EventWindow(stream, Calls.of("sessions", self.length, self.max_length))
+
+
+@dataclass(frozen=True)
+class Calendar(WindowSpec):
+    """Cells of a calendar: made by :func:`calendar`."""
+
+    tz: str | None = None
+    closed: str = "left"
+
+    def of(self, stream: Stream) -> Window:
+        """Give the window of a stream; without a zone that of its times."""
+        build = Calls.of("calendar", self.length, self.tz or _zone(stream))
+        if self.closed != "left":
+            build = build.then("closed", self.closed)
+        if self.offset is not None:
+            build = build.then("offset", self.offset)
+        # The end that people mean follows the last instant of a cell that holds its start.
+        return EventWindow(stream, build, after=1 if self.closed == "left" else 0)
 
 
 def _zone(stream: Stream) -> str | None:
@@ -637,8 +656,7 @@ def session(gap: Duration, *, max_length: Duration | None = None) -> WindowSpec:
     [{'start': 0, 'end': 5, 'first': 1, 'last': 5, 'n': 3, 'landing': 'a'},
      {'start': 19, 'end': 22, 'first': 20, 'last': 22, 'n': 2, 'landing': 'd'}]
     """
-    pause, longest = duration_text(gap), None if max_length is None else duration_text(max_length)
-    return Cells(pause, build=lambda own, _: own.sessions(pause, longest))
+    return Sessions(duration_text(gap), max_length=None if max_length is None else duration_text(max_length))
 
 
 def calendar(
@@ -670,10 +688,4 @@ def calendar(
 
     """
     moved = None if offset is None else duration_text(offset)
-
-    def build(own: _native.Stream, zone: str | None) -> _native.Window:
-        window = own.calendar(length, tz or zone)
-        window = window if closed == "left" else window.closed(closed)
-        return window if moved is None else window.offset(moved)
-
-    return Cells(length, build=build, after=1 if closed == "left" else 0)
+    return Calendar(length, offset=moved, tz=tz, closed=closed)

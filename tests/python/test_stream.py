@@ -48,6 +48,22 @@ def test_pickling(trades: tl.Stream) -> None:
     assert trades.filter(condition).collect()["qty"] == [5, 3]
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        tl.tumbling("3s"),
+        tl.hopping("4s", every="2s"),
+        tl.count(2, every=2),
+        tl.session("2s", max_length="4s"),
+        tl.calendar("1d", tz="Europe/Paris", offset="6h", closed="right"),
+    ],
+)
+def test_windows_are_pickled(trades: tl.Stream, spec: tl.WindowSpec) -> None:
+    assert pickle.loads(pickle.dumps(spec)) == spec
+    for kept in (trades["px"].window(spec), trades["px"].window("3s", closed="left"), trades["px"]["-2s":"+1s"]):
+        assert pickle.loads(pickle.dumps(kept)).sum().collect() == kept.sum().collect()
+
+
 def test_a_query_function_is_pickled_by_name(tmp_path: Path) -> None:
     module = tmp_path / "queries_of_mine.py"
     module.write_text(
