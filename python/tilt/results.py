@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilt import _native
 from tilt.budgets import budget_bytes
-from tilt.errors import QueryError
+from tilt.errors import QueryError, TiltError
 from tilt.keys import Looked, Staged, declaration
 from tilt.run import Query
 from tilt.sources import Deferred, Rows, Source, as_source
@@ -151,6 +151,9 @@ class Runnable:
 
     def bind(self: Stream, **rows: object) -> Stream:  # type: ignore[misc]
         """Give rows, or another source, to inputs by name: those of :func:`tilt.source`, or any other.
+
+        Columns that the query reads must be there. Their types may differ from those declared if the query has a
+        meaning with them: its own types are then those of the rows.
 
         >>> import tilt as tl
         >>> x = tl.source("x", {"t": "i64", "x": "f64"}, time="t")["x"]
@@ -493,20 +496,32 @@ class Runnable:
         """
         from tilt import plans  # noqa: PLC0415
 
+        given: str = stage
+        if given not in {"logical", "optimized"}:
+            message = f"streams are drawn as built or as optimized: show_graph('logical'), not {given!r}"
+            raise ValueError(message)
         query = self._query()
         return plans.Picture(plans.svg(plans.graph(str(query.program) if stage == "logical" else query.explain(stage))))
 
     def _repr_html_(self: Stream) -> str:  # type: ignore[misc]
-        """Show the definitions, and if all rows are in memory and not many, the stream over time."""
+        """Show the definitions, and if all rows are in memory and not many, the stream over time.
+
+        What is wrong with rows is said below the definitions: a notebook would show an exception of this as its own.
+        """
         import html  # noqa: PLC0415
 
         text = f"<pre>{html.escape(repr(self))}</pre>"
         tables = [source.table for source in self._sources.values() if isinstance(source, Rows)]
         if len(tables) < len(self._sources) or sum(map(len, tables)) > _SHOWN_ROWS:
             return text
-        from tilt.plots import plot  # noqa: PLC0415
+        from tilt.plots import is_drawn, plot  # noqa: PLC0415
 
-        return f"{text}{plot(self, backend='svg')}"
+        if not any(map(is_drawn, self.schema.values())):
+            return text
+        try:
+            return f"{text}{plot(self, backend='svg')}"
+        except TiltError as error:
+            return f"{text}<pre>{html.escape(str(error))}</pre>"
 
 
 def _source_of(data: object) -> object:

@@ -272,6 +272,7 @@ def test_pictures_are_well_formed(trades: tl.Stream) -> None:
         (lambda s: tl.plot(s["px"], start="09:30"), ValueError, "with its date"),
         (lambda _: tl.stream(ROWS, time="t", unit="s", tz="Europe/Pariss"), tl.SchemaError, "no time zone is called"),
         (lambda _: tl.stream(pl.LazyFrame({"t": [1]}), time="t"), TypeError, r"collect\(\)"),
+        (lambda s: s["px"].show_graph("asm"), ValueError, "show_graph"),
     ],
 )
 def test_mistakes_are_explained(
@@ -282,6 +283,21 @@ def test_mistakes_are_explained(
 ) -> None:
     with pytest.raises(kind, match=message):
         mistake(trades)  # type: ignore[operator]
+
+
+def test_notebooks_show_streams_of_any_kind(trades: tl.Stream) -> None:
+    assert "<svg" in trades["px"]._repr_html_()
+    assert "<svg" in trades._repr_html_()
+    assert "<svg" not in trades["sym"]._repr_html_()
+    assert "sort=True" in tl.stream({"t": [2, 1], "x": [1.0, 2.0]}, time="t")._repr_html_()
+    assert "<svg" not in tl.source("x", {"t": "i64", "x": "f64"}, time="t")._repr_html_()
+
+
+def test_what_is_not_finite_is_not_drawn() -> None:
+    values = [1.0, math.inf, 2.0, math.nan, -math.inf]
+    x = tl.stream({"t": [1, 2, 3, 4, 5], "x": values}, time="t")["x"]
+    finite = tl.stream({"t": [1, 3], "x": [1.0, 2.0]}, time="t")["x"]
+    assert str(tl.plot(x, backend="svg")) == str(tl.plot(finite, backend="svg"))
 
 
 def test_edges_of_windows_of_plain_ticks() -> None:
@@ -302,13 +318,16 @@ def test_functions_and_numbers_of_numpy(trades: tl.Stream) -> None:
     assert round(px).collect()["px"] == values.round().tolist()
 
 
-def test_instants_are_texts_too(trades: tl.Stream) -> None:
+def test_instants_are_texts_too(trades: tl.Stream, tmp_path: Path) -> None:
     part = ("1970-01-01 00:00:01", "1970-01-01T01:00:02+01:00")
     assert trades.collect(part=part) == trades.collect(part=(1, 2))
     times = [datetime(2026, 1, 5, 9, minute) for minute in range(60)]  # noqa: DTZ001
     x = tl.stream({"ts": times, "x": list(range(60))}, time="ts")["x"]
     half = tl.plot(x, start="09:30", end="2026-01-05 09:45", backend="svg")
     assert str(half) == str(tl.plot(x, start=times[30], end=times[45], backend="svg"))
+    x.sink_parquet(tmp_path / "x.parquet")
+    stored = tl.scan_parquet(tmp_path / "x.parquet", time="ts")["x"]
+    assert str(tl.plot(stored, start="09:30", end="09:45", backend="svg")) == str(half)
 
 
 def test_rows_in_more_forms() -> None:
