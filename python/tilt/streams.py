@@ -346,6 +346,15 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
             raise TypeError(message)
         return value
 
+    def _beside(self, other: Stream) -> Stream:
+        given: object = other
+        if not isinstance(given, Stream):
+            message = f"a stream is joined with a stream, not with {type(given).__name__}"
+            raise TypeError(message)
+        own, others = ({source.events.key for source in side._sources.values()} for side in (self, other))
+        common = [key for key in own & others if key in self.schema and key in other.schema]
+        return other.drop(*common) if common and len(other.schema) > len(common) else other
+
     # Values.
 
     def _unary(self, op: str) -> Stream:

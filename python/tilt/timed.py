@@ -31,6 +31,10 @@ class Timed(ABC):
     def _resolved(self, value: object) -> Any:  # noqa: ANN401
         """Give what a deferred expression is on this stream."""
 
+    @abstractmethod
+    def _beside(self, other: Stream) -> Stream:
+        """Give the other side of a join: without the key that both sides have, unless that is all it has."""
+
     def shift(self, by: Duration) -> Stream:
         """Move all events later by a length of time; a negative one moves them earlier.
 
@@ -276,7 +280,7 @@ class Timed(ABC):
         """Add to each event the columns of the last event of another stream, or of the next or the nearest one.
 
         Streams know their times, and those with keys (:meth:`tilt.Stream.key_by`) are joined key by key: ``on`` and
-        ``by`` of other libraries are there to say so.
+        ``by`` of other libraries are there to say so. A key that both call the same is in the result once.
 
         >>> import tilt as tl
         >>> quotes = tl.stream({"t": [1, 4], "bid": [9.0, 9.5]}, time="t")
@@ -291,7 +295,7 @@ class Timed(ABC):
             )
             raise TypeError(message)
         within = _length(tolerance)
-        return self._made(lambda own, right: own.join_asof(right, strategy, within, suffix), other)
+        return self._made(lambda own, right: own.join_asof(right, strategy, within, suffix), self._beside(other))
 
     def join(self, other: Stream, *, suffix: str = "_right") -> Stream:
         """Pair events of both streams that are active at the same time, for as long as both are.
@@ -302,7 +306,7 @@ class Timed(ABC):
         >>> a.join(b).collect().to_dict()
         {'s': [2, 5], 'e': [4, 7], 'a': [1, 2], 'b': [10, 10]}
         """
-        return self._made(lambda own, right: own.join_overlap(right, suffix), other)
+        return self._made(lambda own, right: own.join_overlap(right, suffix), self._beside(other))
 
 
 def _by_time(by: Duration, unit: str) -> str | int:

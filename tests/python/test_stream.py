@@ -307,6 +307,16 @@ def test_edges_of_windows_of_plain_ticks() -> None:
     assert x.window(3).start().collect()["x"] == [-2, -1, 4]
 
 
+def test_a_key_that_both_sides_of_a_join_have_is_there_once(trades: tl.Stream) -> None:
+    quotes = tl.stream({"t": [1, 2], "sym": ["a", "b"], "bid": [9.0, 8.0]}, time="t", unit="s")
+    left, right = trades.key_by("sym"), quotes.key_by("sym")
+    assert left.join_asof(right).collect().columns == ["t", "px", "qty", "sym", "bid"]
+    assert left.join_asof(right).collect()["bid"] == [9.0, 8.0, 9.0, 8.0]
+    assert left.join(right).collect().columns == ["t", "px", "qty", "sym", "bid"]
+    assert "sym_right" in trades.join_asof(quotes).collect().columns
+    assert "sym_right" in left.join_asof(right.select("sym")).collect().columns
+
+
 def test_functions_and_numbers_of_numpy(trades: tl.Stream) -> None:
     px: Any = trades["px"]
     values = np.array(px.collect()["px"])
