@@ -120,6 +120,9 @@ class Runnable:
         for name in ("threads", "progress"):
             if options.get(name) is None:
                 options[name] = getattr(Config, name)
+        if options["threads"] is not None and options["threads"] < 1:
+            message = f"a run has one thread at least, not {options['threads']}; without threads= it has all cores"
+            raise ValueError(message)
         return {"layout": layout if layout is not None else self._layout, **options}
 
     def _titled(self, table: Table) -> Table:

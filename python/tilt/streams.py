@@ -16,7 +16,7 @@ from tilt.timed import Timed
 from tilt.windows import Calls, EventWindow, Window, WindowSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Literal
 
     from tilt.durations import Duration
@@ -280,6 +280,7 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
         >>> trades.select("qty", value=tl.col("px") * tl.col("qty")).collect().to_dict()
         {'t': [1, 2], 'qty': [1, 5], 'value': [10.0, 55.0]}
         """
+        self._refuse_unknown([column for column in columns if isinstance(column, str)])
         computed = self._named([column for column in columns if not isinstance(column, str)], named)
         names = [column if isinstance(column, str) else self._resolved(column).name for column in columns]
         wide = self.with_columns(**computed) if computed else self
@@ -294,6 +295,10 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
         >>> tl.stream({"t": [1], "px": [10.0], "qty": [1]}, time="t").drop("qty").schema
         {'px': 'f64'}
         """
+        self._refuse_unknown(names)
+        if not self.schema.keys() - set(names):
+            message = "drop() leaves one column at least; window(...).len() counts events without any"
+            raise SchemaError(message)
         kept = {name: column for name, column in (self._columns or {}).items() if name not in names}
         return self._made(lambda own: own.drop(names), columns=kept)
 
@@ -304,6 +309,7 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
         >>> tl.stream({"t": [1], "px": [10.0], "qty": [1]}, time="t").rename({"px": "price"}).schema
         {'price': 'f64', 'qty': 'i64'}
         """
+        self._refuse_unknown(names)
         kept = {names.get(name, name): column for name, column in (self._columns or {}).items()}
         return self._made(lambda own: own.rename(list(names.items())), columns=kept)
 
@@ -327,6 +333,11 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
             columns=kept,
         )
 
+    def _refuse_unknown(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self.schema:
+                self._field(name)  # Raises, with the columns that there are.
+
     def _named(self, columns: Sequence[object], named: Mapping[str, object]) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for column in columns:
@@ -335,7 +346,15 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
                 message = f"give {column!r} a name: with_columns(name=...)"
                 raise TypeError(message)
             result[stream.name] = stream
-        return result | {name: self._resolved(value) for name, value in named.items()}
+        for name, value in named.items():
+            if isinstance(value, str) and value in self.schema:
+                message = (
+                    f"{name}={value!r} would be this text at each event; the column is {name}=tl.col({value!r}), "
+                    f"and {name}=tl.lit({value!r}) is the text"
+                )
+                raise TypeError(message)
+            result[name] = self._resolved(value)
+        return result
 
     def _resolved(self, value: object) -> Any:  # noqa: ANN401
         """Give what a deferred expression is on this stream; refuse a window that was not reduced."""

@@ -53,6 +53,9 @@ class Timed(ABC):
         >>> x.prev().collect().to_dict()
         {'t': [5, 6], 'x': [1.0, 2.0]}
         """
+        if n < 0:
+            message = f"prev({n}) would be an event to come; x['+5s'] is the value after a length of time"
+            raise ValueError(message)
         return self._made(lambda own: own.prev(n))
 
     def diff(self, n: int = 1) -> Stream:
@@ -183,10 +186,10 @@ class Timed(ABC):
 
         """
         gap = _length(max_gap)
+        if (value is None) == (strategy is None):
+            message = f"give a value or a strategy, not {'both' if strategy else 'none'}: fill_null(0), or 'forward'"
+            raise TypeError(message)
         if strategy is not None:
-            if value is not None:
-                message = "give a value or a strategy, not both"
-                raise TypeError(message)
             return self._made(lambda own: own.fill_gaps(strategy, gap))
         return self._made(
             lambda own, operand: own.fill_null(operand, gap), self._resolved(value), columns={} if gap is None else None
@@ -195,11 +198,19 @@ class Timed(ABC):
     def interpolate(self, method: Literal["linear", "nearest"] = "linear", max_gap: Duration | None = None) -> Stream:
         """Give a value at every instant between two events, from both.
 
+        Parameters
+        ----------
+        method
+            The line between both (``"linear"``), or the value of the nearer one.
+        max_gap
+            How far apart both may be: the query looks that far ahead, so it has to be said.
+
         >>> import tilt as tl
         >>> x = tl.stream({"t": [0, 4], "x": [1.0, 2.0]}, time="t")["x"]
         >>> marks = tl.stream({"t": [1, 2], "id": [1, 2]}, time="t")
         >>> x.interpolate("linear", max_gap=10).at(marks).collect().to_dict()
         {'t': [1, 2], 'x': [1.25, 1.5]}
+
         """
         if max_gap is None:
             message = "interpolate() looks ahead for the next event; say how far: max_gap='20ms'"

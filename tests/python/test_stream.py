@@ -7,7 +7,7 @@ import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -272,7 +272,30 @@ def test_pictures_are_well_formed(trades: tl.Stream) -> None:
         (lambda s: tl.plot(s["px"], start="09:30"), ValueError, "with its date"),
         (lambda _: tl.stream(ROWS, time="t", unit="s", tz="Europe/Pariss"), tl.SchemaError, "no time zone is called"),
         (lambda _: tl.stream(pl.LazyFrame({"t": [1]}), time="t"), TypeError, r"collect\(\)"),
+        (lambda s: s.key_by(["sym", "qty"]), TypeError, "one column"),
+        (lambda s: s.lookup({"sym": ["a"], "n": [1]}, on="sym"), TypeError, r"tl\.table"),
+        (lambda s: s.join_asof(s.collect()), TypeError, "not with Table"),
+        (lambda s: s["px"].prev(-1), ValueError, "to come"),
+        (lambda s: s["px"].fill_null(), TypeError, "a value or a strategy, not none"),
+        (lambda s: s["px"].fill_null(0.0, strategy="forward"), TypeError, "not both"),
+        (lambda s: s.with_columns(mid="px"), TypeError, r"mid=tl\.col\('px'\)"),
+        (lambda s: s.select("prx"), tl.SchemaError, "did you mean `px`"),
+        (lambda s: s.drop("prx"), tl.SchemaError, "did you mean `px`"),
+        (lambda s: s.rename({"prx": "y"}), tl.SchemaError, "did you mean `px`"),
+        (lambda s: s.drop("px", "qty", "sym"), tl.SchemaError, "one column at least"),
+        (lambda s: s["px"].collect(threads=-1), ValueError, "one thread at least"),
         (lambda s: s["px"].show_graph("asm"), ValueError, "show_graph"),
+        (lambda _: tl.stream("ticks.parquet", time="t"), TypeError, r"tl\.scan_parquet"),
+        (lambda _: tl.stream({"t": [1, 2], "x": 5}, time="t"), tl.SchemaError, "one value"),
+        (lambda _: tl.scan_parquet(__file__, tim="t"), TypeError, "did you mean `time`"),
+        (lambda _: tl.scan_parquet(Path(__file__).parent, time="t"), IsADirectoryError, r"/\*\.parquet"),
+        (lambda _: tl.stream(pl.DataFrame({"t": [1], "x": [None]}), time="t"), tl.SchemaError, "column `x`.*Null"),
+        (lambda _: tl.stream(pd.DataFrame({"t": [1, 2], "x": [1, "a"]}), time="t"), tl.SchemaError, "column x"),
+        (
+            lambda _: tl.stream({"t": [datetime(2026, 1, 1), datetime(2026, 1, 2, tzinfo=timezone.utc)]}, time="t"),  # noqa: DTZ001
+            tl.SchemaError,
+            "column `t`, row 1: times with and without a time zone",
+        ),
     ],
 )
 def test_mistakes_are_explained(
