@@ -8,6 +8,8 @@ from importlib.util import find_spec
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from tilt import _native
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Literal
@@ -113,9 +115,12 @@ def _series(stream: Stream, start: Instant | None, end: Instant | None) -> list[
     from tilt.reductions import min as least  # noqa: PLC0415
     from tilt.windows import tumbling  # noqa: PLC0415
 
-    part = None if start is None and end is None else (start if start is not None else -(2**62), end or 2**62)
+    part = (
+        None if start is None and end is None else (-(2**62) if start is None else start, 2**62 if end is None else end)
+    )
     table = stream.collect(part=part, layout="interval", progress=False)
     begin, finish = table.columns[:2]
+    span, _ = _native.events(stream._handle)
     found: list[Series] = []
     for column, dtype in stream.schema.items():
         if not is_drawn(dtype):
@@ -129,10 +134,9 @@ def _series(stream: Stream, start: Instant | None, end: Instant | None) -> list[
             found.append((column, "range", _rows(reduced, ["lo", "hi"])))
             continue
         rows = _rows(table, [column])
-        lengths = {round(to - start_, 9) for start_, to, _, _ in rows}
-        apart = any(b[0] > a[1] for a, b in pairwise(rows))
-        kind = "steps" if len(lengths) > 1 or not apart else "points" if len(rows) <= _POINTS else "line"
-        found.append((column, kind, rows))
+        # Samples and grid cells that follow each other at once are a step function.
+        apart = span == "point" or (span != "interval" and any(b[0] > a[1] for a, b in pairwise(rows)))
+        found.append((column, ("points" if len(rows) <= _POINTS else "line") if apart else "steps", rows))
     return found
 
 

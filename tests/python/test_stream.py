@@ -316,6 +316,20 @@ def test_notebooks_show_streams_of_any_kind(trades: tl.Stream) -> None:
     assert "<svg" not in tl.source("x", {"t": "i64", "x": "f64"}, time="t")._repr_html_()
 
 
+def test_points_are_points_steps_are_steps_whatever_the_date_is() -> None:
+    def kinds(*streams: tl.Stream) -> list[str]:
+        return [layer["mark"]["type"] for layer in tl.plot(*streams, backend="altair").to_dict()["layer"]]
+
+    for base in (0, 1_767_605_400_123_457):
+        times = base + np.cumsum(np.random.default_rng(1).integers(2, 2_000_000, 200))
+        x = tl.stream({"ts": times.astype("M8[us]"), "x": np.arange(200.0)}, time="ts")["x"]
+        few = x.filter(x < 50)
+        assert kinds(x, few, x.hold(), x.window(tl.tumbling("10s")).mean()) == ["line", "point", "rule", "rule"]
+    assert kinds(tl.stream({"t": [1, 2, 3], "x": [1, 2, 3]}, time="t")["x"]) == ["point"]
+    y = tl.stream({"t": [-3, 0, 4], "x": [1.0, 2.0, 3.0]}, time="t")["x"]
+    assert str(tl.plot(y, end=0, backend="svg")) == str(tl.plot(y.filter(y < 3), backend="svg"))
+
+
 def test_what_is_not_finite_is_not_drawn() -> None:
     values = [1.0, math.inf, 2.0, math.nan, -math.inf]
     x = tl.stream({"t": [1, 2, 3, 4, 5], "x": values}, time="t")["x"]
