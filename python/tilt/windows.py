@@ -35,6 +35,11 @@ class Calls:
         """Go on with a method of the window."""
         return Calls((*self.calls, (name, args)))
 
+    @property
+    def maps(self) -> bool:
+        """Whether events get other values."""
+        return any(name == "map" for name, _ in self.calls)
+
     def __call__(self, own: _native.Stream) -> _native.Window:
         """Give the window of a stream."""
         made: Any = own
@@ -436,8 +441,14 @@ class Window:
         if traced is None:
             message = f"reduce() takes what tl.reducer(...) makes, not {reducer!r}"
             raise TypeError(message)
-        result = self._stream._made(lambda own: self._build(own).reduce_with(traced(own.dtype, own.unit)))
-        return self._named(result, cast("Reducer", reducer).name)
+
+        def build(own: _native.Stream) -> _native.Stream:
+            window = self._build(own)
+            # Events that were mapped have the type of any of them.
+            dtype = window.reduce("last").dtype if self._build.maps else own.dtype
+            return window.reduce_with(traced(dtype, own.unit))
+
+        return self._named(self._stream._made(build), cast("Reducer", reducer).name)
 
     def agg(self, *unnamed: NoReturn, **named: Expr | Stream) -> Stream:
         """Give a record of several reductions, where the window is not empty.

@@ -284,6 +284,7 @@ def test_pictures_are_well_formed(trades: tl.Stream) -> None:
         (lambda s: s.rename({"prx": "y"}), tl.SchemaError, "did you mean `px`"),
         (lambda s: s.drop("px", "qty", "sym"), tl.SchemaError, "one column at least"),
         (lambda s: s["px"].collect(threads=-1), ValueError, "one thread at least"),
+        (lambda _: tl.col("px").rolling("10s"), AttributeError, "did you mean `window`"),
         (lambda s: s["px"].show_graph("asm"), ValueError, "show_graph"),
         (lambda _: tl.stream("ticks.parquet", time="t"), TypeError, r"tl\.scan_parquet"),
         (lambda _: tl.stream({"t": [1, 2], "x": 5}, time="t"), tl.SchemaError, "one value"),
@@ -388,6 +389,17 @@ def test_windows_map_events_by_themselves(trades: tl.Stream) -> None:
     other = tl.stream(ROWS, time="t", unit="s")["px"]
     with pytest.raises(tl.QueryError, match="by itself alone"):
         trades["px"].window(1).map(lambda v: v + other).sum()
+
+
+def test_reducers_of_ones_own_see_what_events_are_mapped_to(trades: tl.Stream) -> None:
+    total = tl.reducer(init=lambda: {"n": 0}, acc=lambda s, v: {"n": s.n + v}, result=lambda s: s.n)
+    value = tl.reducer(init=lambda: {"v": 0.0}, acc=lambda s, e: {"v": s.v + e.a * e.b}, result=lambda s: s.v)
+    expected = trades["qty"]["-5s":].reduce(total).collect()["qty"]
+    assert expected == [1, 6, 8, 10]
+    assert trades["-5s":]["qty"].reduce(total).collect()["custom"] == expected
+    assert trades.window("5s").agg(n=tl.col("qty").reduce(total)).collect()["n"] == expected
+    records = trades["-5s":].map(lambda e: tl.struct(a=e["px"], b=e["qty"]))  # type: ignore[no-any-return]
+    assert records.reduce(value).collect()["custom"] == [10.0, 65.0, 83.0, 109.0]
 
 
 def test_reducers_refuse_what_cannot_be_traced(trades: tl.Stream) -> None:
