@@ -292,6 +292,7 @@ class Timed(ABC):
 
         Streams know their times, and those with keys (:meth:`tilt.Stream.key_by`) are joined key by key: ``on`` and
         ``by`` of other libraries are there to say so. A key that both call the same is in the result once.
+        What looks for the next event looks ahead, and needs a ``tolerance`` to say how far.
 
         >>> import tilt as tl
         >>> quotes = tl.stream({"t": [1, 4], "bid": [9.0, 9.5]}, time="t")
