@@ -398,7 +398,7 @@ def test_reducers_of_ones_own_see_what_events_are_mapped_to(trades: tl.Stream) -
     assert expected == [1, 6, 8, 10]
     assert trades["-5s":]["qty"].reduce(total).collect()["custom"] == expected
     assert trades.window("5s").agg(n=tl.col("qty").reduce(total)).collect()["n"] == expected
-    records = trades["-5s":].map(lambda e: tl.struct(a=e["px"], b=e["qty"]))  # type: ignore[no-any-return]
+    records = trades["-5s":].map(lambda e: tl.struct(a=e["px"], b=e["qty"]))
     assert records.reduce(value).collect()["custom"] == [10.0, 65.0, 83.0, 109.0]
 
 
