@@ -100,7 +100,16 @@ class QueryError(TiltError):
 
 
 class LookaheadError(QueryError):
-    """A query was asserted to be causal, but its result depends on the future."""
+    """A query was asserted to be causal, but its result depends on the future.
+
+    >>> import tilt as tl
+    >>> x = tl.stream({"t": [1, 2], "x": [1.0, 2.0]}, time="t", unit="s")["x"]
+    >>> try:
+    ...     x["+1m"].assert_causal()
+    ... except tl.LookaheadError as error:
+    ...     print(str(error).splitlines()[0])
+    assert_causal: the query is not causal: ~stream is read 1m ahead
+    """
 
 
 class WholeError(QueryError):
@@ -115,7 +124,12 @@ class WholeRunWarning(UserWarning):
 
 
 class CompileError(TiltError):
-    """Machine code was asked for and cannot be made on this machine."""
+    """Machine code was asked for and cannot be made on this machine.
+
+    >>> import tilt as tl
+    >>> issubclass(tl.CompileError, tl.QueryError)  # the query is not to blame
+    False
+    """
 
 
 class SchemaError(TiltError):
@@ -131,28 +145,84 @@ class SchemaError(TiltError):
 
 
 class UnsortedError(SchemaError):
-    """Rows are not in order of time. Sort them, or let tilt do it with ``sort=True``."""
+    """Rows are not in order of time. Sort them, or let tilt do it with ``sort=True``.
+
+    >>> import tilt as tl
+    >>> try:
+    ...     tl.stream({"t": [3, 1], "x": [1.0, 2.0]}, time="t").collect()
+    ... except tl.UnsortedError as error:
+    ...     print(error.row, error.hint)
+    1 sort the data, or have it sorted: sort=True
+    """
 
 
 class OverlapError(SchemaError):
-    """Two events are active at one instant of a stream that promises not to have such."""
+    """Two events are active at one instant of a stream that promises not to have such.
+
+    >>> import tilt as tl
+    >>> try:
+    ...     tl.stream({"s": [0, 2], "e": [3, 5], "x": [1, 2]}, valid=("s", "e")).collect()
+    ... except tl.OverlapError as error:
+    ...     print(error.row, error.hint)
+    1 correct the data, or declare overlap="bag", "first" or "last"
+    """
 
 
 class LateDataError(TiltError):
-    """Rows arrived after the instants that they belong to were settled."""
+    """Rows arrived after the instants that they belong to were settled.
+
+    >>> import tilt as tl
+    >>> live = tl.source("x", {"t": "i64", "x": "f64"}, time="t")["x"].session(lateness=5)
+    >>> rows = live.push({"t": 20, "x": 1.0})
+    >>> try:
+    ...     live.push({"t": 3, "x": 2.0})
+    ... except tl.LateDataError as error:
+    ...     print(error.input, error.row)
+    x 0
+    """
 
 
 class CheckpointError(TiltError):
-    """Bytes are not the whole checkpoint of a live session, or not one of this query and these options."""
+    """Bytes are not the whole checkpoint of a live session, or not one of this query and these options.
+
+    >>> import tilt as tl
+    >>> x = tl.source("x", {"t": "i64", "x": "f64"}, time="t")["x"]
+    >>> try:
+    ...     tl.Session.restore(x, b"nonsense")
+    ... except tl.CheckpointError:
+    ...     print("no checkpoint")
+    no checkpoint
+    """
 
 
 class StateError(TiltError):
-    """What a run has kept cannot be gone on with: it is damaged, of another query, in use, or does not fit its sink."""
+    """What a run has kept cannot be gone on with: it is damaged, of another query, in use, or does not fit its sink.
+
+    >>> import tilt as tl
+    >>> issubclass(tl.StateError, tl.TiltError)
+    True
+    """
 
 
 class FileError(TiltError):
-    """A file has content that cannot be read, or that its format cannot hold."""
+    """A file has content that cannot be read, or that its format cannot hold.
+
+    >>> import pathlib, tempfile
+    >>> import tilt as tl
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     size = (pathlib.Path(directory) / "x.parquet").write_bytes(b"nonsense")
+    ...     try:
+    ...         tl.scan_parquet(f"{directory}/x.parquet", time="t")
+    ...     except tl.FileError:
+    ...         print("no Parquet file")
+    no Parquet file
+    """
 
 
 class InternalError(TiltError):
-    """A bug in tilt. Please report it together with the query and :func:`tilt.show_versions`."""
+    """A bug in tilt. Please report it together with the query and :func:`tilt.show_versions`.
+
+    >>> import tilt as tl
+    >>> issubclass(tl.InternalError, tl.QueryError)  # the query is not to blame
+    False
+    """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
+from tilt.errors import suggestion
 from tilt.pointwise import Pointwise
 
 if TYPE_CHECKING:
@@ -97,7 +98,9 @@ class Expr(Pointwise):
         from tilt.windows import Window  # noqa: PLC0415
 
         if name.startswith("__") or not (hasattr(Stream, name) or hasattr(Window, name)):
-            message = f"neither streams nor windows have a method {name!r}"
+            message = (
+                f"neither streams nor windows have a method {name!r}{suggestion(name, [*dir(Stream), *dir(Window)])}"
+            )
             raise AttributeError(message)
         return lambda *args, **kwargs: Expr(name, self, *args, **kwargs)
 

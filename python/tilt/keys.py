@@ -89,6 +89,13 @@ class Keyed:
         >>> trades.key_by("sym")["px"].diff().collect().to_dict()
         {'t': [3], 'sym': ['A'], 'px': [2.0]}
         """
+        given: object = column
+        if not isinstance(given, str):
+            message = (
+                f"key_by() takes the name of one column, not {given!r}; for several, make one of them when rows are "
+                "read, such as a column of texts or of numbers"
+            )
+            raise TypeError(message)
         if column not in self.schema:
             self[column]  # Raises, with the columns that there are.
         if self._columns is not None and column in self._columns:
@@ -119,6 +126,12 @@ class Keyed:
         >>> views.lookup(ads, on="ad").collect()["campaign"]
         ['x', 'y', None]
         """
+        given: object = table
+        if not isinstance(given, SideTable):
+            message = (
+                f"lookup() takes a table with a key, not {type(given).__name__}; tl.table(rows, key=...) makes one"
+            )
+            raise TypeError(message)
         if on not in self.schema:
             self[on]  # Raises, with the columns that there are.
         clash = [name for name in table.added if name in self.schema]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from importlib.util import find_spec
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+
+from tilt import _native
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,14 +86,23 @@ def _on_first_day(limit: Instant | None, streams: Sequence[Stream]) -> Instant |
         at = None
     if at is None:
         return limit
-    extents = [source.extent() for stream in streams for source in stream._sources.values()]
-    first = min((extent[0] for extent in extents if extent is not None), default=None)
+    first = min((at for at in map(_first, streams) if at is not None), default=None)
     if not isinstance(first, dt.datetime):
         message = (
             f"{limit!r} is a time of a day that is not known; write it with its date, such as '2026-01-05 {limit}'"
         )
         raise ValueError(message)  # noqa: TRY004
     return dt.datetime.combine(first.date(), at, at.tzinfo or first.tzinfo)
+
+
+def _first(stream: Stream) -> Any:  # noqa: ANN401
+    """Give the time of the first row, or of the first event if rows are still to be read."""
+    extents = [source.extent() for source in stream._sources.values()]
+    known = [extent[0] for extent in extents if extent is not None]
+    if known or not any(source.is_stored for source in stream._sources.values()):
+        return min(known, default=None)
+    event = next(stream.collect_batches(1, layout="point", progress=False), None)
+    return None if event is None else event[event.columns[0]][0]
 
 
 Series = tuple[str, str, list[tuple[float, float, float, float]]]
@@ -103,12 +115,15 @@ def _series(stream: Stream, start: Instant | None, end: Instant | None) -> list[
     from tilt.reductions import min as least  # noqa: PLC0415
     from tilt.windows import tumbling  # noqa: PLC0415
 
-    part = None if start is None and end is None else (start if start is not None else -(2**62), end or 2**62)
+    part = (
+        None if start is None and end is None else (-(2**62) if start is None else start, 2**62 if end is None else end)
+    )
     table = stream.collect(part=part, layout="interval", progress=False)
     begin, finish = table.columns[:2]
+    span, _ = _native.events(stream._handle)
     found: list[Series] = []
     for column, dtype in stream.schema.items():
-        if dtype != "bool" and not dtype[1:].isdigit():
+        if not is_drawn(dtype):
             continue
         if len(table) > 4 * _BINS:
             whole = make(table.select(begin, finish, column), valid=(begin, finish), overlap="bag")
@@ -119,18 +134,29 @@ def _series(stream: Stream, start: Instant | None, end: Instant | None) -> list[
             found.append((column, "range", _rows(reduced, ["lo", "hi"])))
             continue
         rows = _rows(table, [column])
-        lengths = {round(to - start_, 9) for start_, to, _, _ in rows}
-        apart = any(b[0] > a[1] for a, b in pairwise(rows))
-        kind = "steps" if len(lengths) > 1 or not apart else "points" if len(rows) <= _POINTS else "line"
-        found.append((column, kind, rows))
+        # Samples and grid cells that follow each other at once are a step function.
+        apart = span == "point" or (span != "interval" and any(b[0] > a[1] for a, b in pairwise(rows)))
+        found.append((column, ("points" if len(rows) <= _POINTS else "line") if apart else "steps", rows))
     return found
+
+
+def is_drawn(dtype: str) -> bool:
+    """Whether values of a type are drawn: numbers and conditions.
+
+    >>> from tilt.plots import is_drawn
+    >>> is_drawn("f64"), is_drawn("bool"), is_drawn("utf8")
+    (True, True, False)
+    """
+    return dtype == "bool" or dtype[1:].isdigit()
 
 
 def _rows(table: Table, values: Sequence[str]) -> list[tuple[float, float, float, float]]:
     edges = [[number(value) for value in table[name]] for name in table.columns[:2]]
     columns = [table[name] for name in (values[0], values[-1])]
     rows = zip(*edges, *columns, strict=True)
-    return [(a, b, float(lo), float(hi)) for a, b, lo, hi in rows if lo is not None and lo == lo and hi == hi]  # noqa: PLR0124
+    known = [(a, b, float(lo), float(hi)) for a, b, lo, hi in rows if lo is not None]
+    # No place of a picture is infinite, or no number.
+    return [row for row in known if math.isfinite(row[2]) and math.isfinite(row[3])]
 
 
 def number(value: Any) -> float:  # noqa: ANN401

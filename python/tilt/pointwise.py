@@ -56,7 +56,12 @@ class Pointwise(ABC):
         """
 
     def is_not_null(self) -> Self:
-        """Say at each event whether there is a value."""
+        """Say at each event whether there is a value.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1, 2], "x": [3.0, None]}, time="t")["x"].is_not_null().collect()["x"]
+        [True, False]
+        """
         return ~self.is_null()
 
     def __bool__(self) -> NoReturn:
@@ -191,167 +196,383 @@ class Pointwise(ABC):
         return self._unary("abs")
 
     def abs(self) -> Self:
-        """Give the absolute value."""
+        """Give the absolute value.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1, 2], "x": [-1.5, 2.0]}, time="t")["x"].abs().collect()["x"]
+        [1.5, 2.0]
+        """
         return self._unary("abs")
 
     def sign(self) -> Self:
-        """Give -1, 0 or 1."""
+        """Give -1, 0 or 1.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1, 2], "x": [-1.5, 2.0]}, time="t")["x"].sign().collect()["x"]
+        [-1.0, 1.0]
+        """
         return self._unary("sign")
 
     def sqrt(self) -> Self:
-        """Give the square root."""
+        """Give the square root.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1, 2], "x": [4.0, 9.0]}, time="t")["x"].sqrt().collect()["x"]
+        [2.0, 3.0]
+        """
         return self._unary("sqrt")
 
     def cbrt(self) -> Self:
-        """Give the cube root."""
+        """Give the cube root.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1], "x": [8.0]}, time="t")["x"].cbrt().collect()["x"]
+        [2.0]
+        """
         return self._unary("cbrt")
 
     def exp(self) -> Self:
-        """Give e to the power of the value."""
+        """Give e to the power of the value.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1], "x": [0.0]}, time="t")["x"].exp().collect()["x"]
+        [1.0]
+        """
         return self._unary("exp")
 
     def log(self) -> Self:
-        """Give the natural logarithm."""
+        """Give the natural logarithm.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1], "x": [1.0]}, time="t")["x"].log().collect()["x"]
+        [0.0]
+        """
         return self._unary("log")
 
     def log2(self) -> Self:
-        """Give the logarithm to base 2."""
+        """Give the logarithm to base 2.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1, 2], "x": [8.0, 0.5]}, time="t")["x"].log2().collect()["x"]
+        [3.0, -1.0]
+        """
         return self._unary("log2")
 
     def log10(self) -> Self:
-        """Give the logarithm to base 10."""
+        """Give the logarithm to base 10.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1], "x": [100.0]}, time="t")["x"].log10().collect()["x"]
+        [2.0]
+        """
         return self._unary("log10")
 
     def log1p(self) -> Self:
-        """Give the natural logarithm of one plus the value."""
+        """Give the natural logarithm of one plus the value.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1], "x": [0.0]}, time="t")["x"].log1p().collect()["x"]
+        [0.0]
+        """
         return self._unary("log1p")
 
     def expm1(self) -> Self:
-        """Give e to the power of the value, minus one."""
+        """Give e to the power of the value, minus one.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1], "x": [0.0]}, time="t")["x"].expm1().collect()["x"]
+        [0.0]
+        """
         return self._unary("expm1")
 
     def sin(self) -> Self:
-        """Give the sine."""
+        """Give the sine.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1], "x": [0.0]}, time="t")["x"].sin().collect()["x"]
+        [0.0]
+        """
         return self._unary("sin")
 
     def cos(self) -> Self:
-        """Give the cosine."""
+        """Give the cosine.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1], "x": [0.0]}, time="t")["x"].cos().collect()["x"]
+        [1.0]
+        """
         return self._unary("cos")
 
     def tan(self) -> Self:
-        """Give the tangent."""
+        """Give the tangent.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1], "x": [0.0]}, time="t")["x"].tan().collect()["x"]
+        [0.0]
+        """
         return self._unary("tan")
 
     def asin(self) -> Self:
-        """Give the inverse sine."""
+        """Give the inverse sine.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1], "x": [0.0]}, time="t")["x"].asin().collect()["x"]
+        [0.0]
+        """
         return self._unary("asin")
 
     def acos(self) -> Self:
-        """Give the inverse cosine."""
+        """Give the inverse cosine.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1], "x": [1.0]}, time="t")["x"].acos().collect()["x"]
+        [0.0]
+        """
         return self._unary("acos")
 
     def atan(self) -> Self:
-        """Give the inverse tangent."""
+        """Give the inverse tangent.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1], "x": [0.0]}, time="t")["x"].atan().collect()["x"]
+        [0.0]
+        """
         return self._unary("atan")
 
     def sinh(self) -> Self:
-        """Give the hyperbolic sine."""
+        """Give the hyperbolic sine.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1], "x": [0.0]}, time="t")["x"].sinh().collect()["x"]
+        [0.0]
+        """
         return self._unary("sinh")
 
     def cosh(self) -> Self:
-        """Give the hyperbolic cosine."""
+        """Give the hyperbolic cosine.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1], "x": [0.0]}, time="t")["x"].cosh().collect()["x"]
+        [1.0]
+        """
         return self._unary("cosh")
 
     def tanh(self) -> Self:
-        """Give the hyperbolic tangent."""
+        """Give the hyperbolic tangent.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1], "x": [0.0]}, time="t")["x"].tanh().collect()["x"]
+        [0.0]
+        """
         return self._unary("tanh")
 
     def floor(self) -> Self:
-        """Round down."""
+        """Round down.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1, 2], "x": [-1.5, 2.5]}, time="t")["x"].floor().collect()["x"]
+        [-2.0, 2.0]
+        """
         return self._unary("floor")
 
     def ceil(self) -> Self:
-        """Round up."""
+        """Round up.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1, 2], "x": [-1.5, 2.5]}, time="t")["x"].ceil().collect()["x"]
+        [-1.0, 3.0]
+        """
         return self._unary("ceil")
 
     def trunc(self) -> Self:
-        """Round towards zero."""
+        """Round towards zero.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1, 2], "x": [-1.5, 2.5]}, time="t")["x"].trunc().collect()["x"]
+        [-1.0, 2.0]
+        """
         return self._unary("trunc")
 
     def round(self) -> Self:
-        """Round to the nearest integer, halves to the even one."""
+        """Round to the nearest integer, halves to the even one.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1, 2], "x": [1.5, 2.5]}, time="t")["x"].round().collect()["x"]
+        [2.0, 2.0]
+        """
         return self._unary("round")
 
     def is_nan(self) -> Self:
-        """Say whether the value is not a number."""
+        """Say whether the value is not a number.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1, 2], "x": [float("nan"), 1.0]}, time="t")["x"].is_nan().collect()["x"]
+        [True, False]
+        """
         return self._unary("is_nan")
 
     def is_finite(self) -> Self:
-        """Say whether the value is neither infinite nor not a number."""
+        """Say whether the value is neither infinite nor not a number.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1, 2], "x": [float("inf"), 1.0]}, time="t")["x"].is_finite().collect()["x"]
+        [False, True]
+        """
         return self._unary("is_finite")
 
     def is_infinite(self) -> Self:
-        """Say whether the value is infinite."""
+        """Say whether the value is infinite.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1, 2], "x": [float("inf"), 1.0]}, time="t")["x"].is_infinite().collect()["x"]
+        [True, False]
+        """
         return self._unary("is_infinite")
 
     def atan2(self, x: object) -> Self:
-        """Give the angle of the point ``(x, self)``."""
+        """Give the angle of the point ``(x, self)``.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1], "x": [0.0]}, time="t")["x"].atan2(1.0).collect()["x"]
+        [0.0]
+        """
         return self._binary("atan2", x)
 
     def hypot(self, other: object) -> Self:
-        """Give the length of the vector ``(self, other)``."""
+        """Give the length of the vector ``(self, other)``.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1], "x": [3.0]}, time="t")["x"].hypot(4.0).collect()["x"]
+        [5.0]
+        """
         return self._binary("hypot", other)
 
     def min_with(self, other: object) -> Self:
-        """Give the smaller of both values. The least of a window is ``x["-10s":].min()``."""
+        """Give the smaller of both values. The least of a window is ``x["-10s":].min()``.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1, 2], "x": [3.0, 5.0]}, time="t")["x"].min_with(4.0).collect()["x"]
+        [3.0, 4.0]
+        """
         return self._binary("min", other)
 
     def max_with(self, other: object) -> Self:
-        """Give the larger of both values. The largest of a window is ``x["-10s":].max()``."""
+        """Give the larger of both values. The largest of a window is ``x["-10s":].max()``.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1, 2], "x": [3.0, 5.0]}, time="t")["x"].max_with(4.0).collect()["x"]
+        [4.0, 5.0]
+        """
         return self._binary("max", other)
 
     def year(self) -> Self:
-        """Give the year of a timestamp, in UTC."""
+        """Give the year of a timestamp, in UTC.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1_750_000_000], "x": [1]}, time="t", unit="s")["x"]
+        >>> x.time().year().collect()["x"]  # of 2025-06-15 15:06:40
+        [2025]
+        """
         return self._unary("year")
 
     def month(self) -> Self:
-        """Give the month of a timestamp, from 1."""
+        """Give the month of a timestamp, from 1.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1_750_000_000], "x": [1]}, time="t", unit="s")["x"]
+        >>> x.time().month().collect()["x"]  # of 2025-06-15 15:06:40
+        [6]
+        """
         return self._unary("month")
 
     def day(self) -> Self:
-        """Give the day of the month, from 1."""
+        """Give the day of the month, from 1.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1_750_000_000], "x": [1]}, time="t", unit="s")["x"]
+        >>> x.time().day().collect()["x"]  # of 2025-06-15 15:06:40
+        [15]
+        """
         return self._unary("day")
 
     def hour(self) -> Self:
-        """Give the hour of a timestamp."""
+        """Give the hour of a timestamp.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1_750_000_000], "x": [1]}, time="t", unit="s")["x"]
+        >>> x.time().hour().collect()["x"]  # of 2025-06-15 15:06:40
+        [15]
+        """
         return self._unary("hour")
 
     def minute(self) -> Self:
-        """Give the minute of a timestamp."""
+        """Give the minute of a timestamp.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1_750_000_000], "x": [1]}, time="t", unit="s")["x"]
+        >>> x.time().minute().collect()["x"]  # of 2025-06-15 15:06:40
+        [6]
+        """
         return self._unary("minute")
 
     def second(self) -> Self:
-        """Give the second of a timestamp."""
+        """Give the second of a timestamp.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1_750_000_000], "x": [1]}, time="t", unit="s")["x"]
+        >>> x.time().second().collect()["x"]  # of 2025-06-15 15:06:40
+        [40]
+        """
         return self._unary("second")
 
     def millisecond(self) -> Self:
-        """Give the millisecond within the second."""
+        """Give the millisecond within the second.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1_250_125_001], "x": [1]}, time="t", unit="ns")["x"]
+        >>> x.time().millisecond().collect()["x"]
+        [250]
+        """
         return self._unary("millisecond")
 
     def microsecond(self) -> Self:
-        """Give the microsecond within the second."""
+        """Give the microsecond within the second.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1_250_125_001], "x": [1]}, time="t", unit="ns")["x"]
+        >>> x.time().microsecond().collect()["x"]
+        [250125]
+        """
         return self._unary("microsecond")
 
     def nanosecond(self) -> Self:
-        """Give the nanosecond within the second."""
+        """Give the nanosecond within the second.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1_250_125_001], "x": [1]}, time="t", unit="ns")["x"]
+        >>> x.time().nanosecond().collect()["x"]
+        [250125001]
+        """
         return self._unary("nanosecond")
 
     def weekday(self) -> Self:
-        """Give the day of the week, Monday being 1."""
+        """Give the day of the week, Monday being 1.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1_750_000_000], "x": [1]}, time="t", unit="s")["x"]
+        >>> x.time().weekday().collect()["x"]  # of 2025-06-15 15:06:40
+        [7]
+        """
         return self._unary("weekday")
 
     def ordinal_day(self) -> Self:
-        """Give the day of the year, from 1."""
+        """Give the day of the year, from 1.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1_750_000_000], "x": [1]}, time="t", unit="s")["x"]
+        >>> x.time().ordinal_day().collect()["x"]  # of 2025-06-15 15:06:40
+        [166]
+        """
         return self._unary("ordinal_day")
 
 

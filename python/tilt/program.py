@@ -45,6 +45,10 @@ class Program:
         QueryError
             With line, column, the line's text and what was expected instead.
 
+        >>> import tilt as tl
+        >>> tl.Program.parse("query q unit s { input ~x: f64 point output ~x }")
+        <tilt.Program q(~x: f64) -> ~x: f64>
+
         """
         return cls._of(_native.Program.parse(text))
 
@@ -56,12 +60,22 @@ class Program:
 
     @property
     def name(self) -> str:
-        """The query's name."""
+        """The query's name.
+
+        >>> import tilt as tl
+        >>> tl.Program.parse("query q unit s { input ~x: f64 point output ~x }").name
+        'q'
+        """
         return self._handle.name
 
     @property
     def unit(self) -> str:
-        """What a tick of time is: ``s``, ``ms``, ``us``, ``ns`` or ``tick``."""
+        """What a tick of time is: ``s``, ``ms``, ``us``, ``ns`` or ``tick``.
+
+        >>> import tilt as tl
+        >>> tl.Program.parse("query q unit s { input ~x: f64 point output ~x }").unit
+        's'
+        """
         return self._handle.unit
 
     @property
@@ -76,7 +90,12 @@ class Program:
 
     @property
     def output(self) -> tuple[str, str]:
-        """Name and type of the result."""
+        """Name and type of the result.
+
+        >>> import tilt as tl
+        >>> tl.Program.parse("query q unit s { input ~x: f64 point output ~x }").output
+        ('x', 'f64')
+        """
         return self._handle.output
 
     def lineage(self) -> dict[str, tuple[str, str]]:

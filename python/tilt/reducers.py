@@ -27,6 +27,16 @@ class Value(Pointwise):
     """A number that is not known yet, which the functions of a reducer get: operators on it are recorded.
 
     Fields of states and of events that are records are attributes.
+
+    >>> import tilt as tl
+    >>> x = tl.stream({"t": [1], "x": [2.0]}, time="t")["x"]
+    >>> def acc(state, value):
+    ...     print(value, value * 2 > 1)
+    ...     return {"s": state.s + value}
+    >>> total = tl.reducer(init=lambda: {"s": 0.0}, acc=acc, result=lambda state: state.s)
+    >>> x.window(5).reduce(total).collect()["x"]
+    <tilt.Value: f64> <tilt.Value: bool>
+    [2.0]
     """
 
     __slots__ = ("_handle",)
@@ -76,7 +86,12 @@ def term(value: object) -> Any:  # noqa: ANN401
 
 @final
 class Reducer:
-    """A reduction of one's own. See :func:`reducer`."""
+    """A reduction of one's own. See :func:`reducer`.
+
+    >>> import tilt as tl
+    >>> tl.reducer(init=lambda: {"n": 0}, acc=lambda s, v: {"n": s.n + 1}, result=lambda s: s.n, name="size")
+    <tilt.Reducer size>
+    """
 
     __slots__ = ("_functions", "_state", "name")
     name: str

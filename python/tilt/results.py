@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilt import _native
 from tilt.budgets import budget_bytes
-from tilt.errors import QueryError
+from tilt.errors import QueryError, TiltError
 from tilt.keys import Looked, Staged, declaration
 from tilt.run import Query
 from tilt.sources import Deferred, Rows, Source, as_source
@@ -120,6 +120,9 @@ class Runnable:
         for name in ("threads", "progress"):
             if options.get(name) is None:
                 options[name] = getattr(Config, name)
+        if options["threads"] is not None and options["threads"] < 1:
+            message = f"a run has one thread at least, not {options['threads']}; without threads= it has all cores"
+            raise ValueError(message)
         return {"layout": layout if layout is not None else self._layout, **options}
 
     def _titled(self, table: Table) -> Table:
@@ -151,6 +154,9 @@ class Runnable:
 
     def bind(self: Stream, **rows: object) -> Stream:  # type: ignore[misc]
         """Give rows, or another source, to inputs by name: those of :func:`tilt.source`, or any other.
+
+        Columns that the query reads must be there. Their types may differ from those declared if the query has a
+        meaning with them: its own types are then those of the rows.
 
         >>> import tilt as tl
         >>> x = tl.source("x", {"t": "i64", "x": "f64"}, time="t")["x"]
@@ -293,19 +299,43 @@ class Runnable:
                 yield part[first : first + rows]
 
     def to_polars(self, **options: Any) -> pl.DataFrame:  # noqa: ANN401
-        """Run the query and give a Polars data frame. The options are those of :meth:`collect`."""
+        """Run the query and give a Polars data frame. The options are those of :meth:`collect`.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.0, 2.0]}, time="t")["x"]
+        >>> (x + 1).to_polars()["x"].to_list()
+        [2.0, 3.0]
+        """
         return self.collect(**options).to_polars()
 
     def to_pandas(self, **options: Any) -> pd.DataFrame:  # noqa: ANN401
-        """Run the query and give a pandas data frame."""
+        """Run the query and give a pandas data frame.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.0, 2.0]}, time="t")["x"]
+        >>> (x + 1).to_pandas()["x"].tolist()
+        [2.0, 3.0]
+        """
         return self.collect(**options).to_pandas()
 
     def to_arrow(self, **options: Any) -> pa.Table:  # noqa: ANN401
-        """Run the query and give a pyarrow table."""
+        """Run the query and give a pyarrow table.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.0, 2.0]}, time="t")["x"]
+        >>> (x + 1).to_arrow()["x"].to_pylist()
+        [2.0, 3.0]
+        """
         return self.collect(**options).to_arrow()
 
     def to_numpy(self, **options: Any) -> dict[str, npt.NDArray[Any]]:  # noqa: ANN401
-        """Run the query and give NumPy arrays."""
+        """Run the query and give NumPy arrays.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.0, 2.0]}, time="t")["x"]
+        >>> (x + 1).to_numpy()["x"]
+        array([2., 3.])
+        """
         return self.collect(**options).to_numpy()
 
     def sink_parquet(
@@ -352,7 +382,16 @@ class Runnable:
         return write(parts, path, format="parquet", compression=compression, row_group_rows=row_group_rows)
 
     def sink_csv(self, path: str | PathLike[str], *, memory: str | int | None = None, **options: Any) -> int:  # noqa: ANN401
-        """Run the query and write the result as comma-separated values, as :meth:`sink_parquet` does."""
+        """Run the query and write the result as comma-separated values, as :meth:`sink_parquet` does.
+
+        >>> import pathlib, tempfile
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.0, 2.0]}, time="t")["x"]
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     rows = x.sink_csv(f"{directory}/x.csv")
+        ...     pathlib.Path(f"{directory}/x.csv").read_text().split()
+        ['t,x', '1,1.0', '2,2.0']
+        """
         return write(self._parts(memory, **options), path, format="csv")
 
     def sink_ipc(
@@ -363,11 +402,29 @@ class Runnable:
         memory: str | int | None = None,
         **options: Any,  # noqa: ANN401
     ) -> int:
-        """Run the query and write the result to an Arrow IPC file, as :meth:`sink_parquet` does."""
+        """Run the query and write the result to an Arrow IPC file, as :meth:`sink_parquet` does.
+
+        >>> import tempfile
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.0, 2.0]}, time="t")["x"]
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     rows = x.sink_ipc(f"{directory}/x.arrow")
+        ...     tl.scan_ipc(f"{directory}/x.arrow", time="t")["x"].collect()["x"]
+        [1.0, 2.0]
+        """
         return write(self._parts(memory, **options), path, format="ipc", compression=compression)
 
     def sink_jsonl(self, path: str | PathLike[str], *, memory: str | int | None = None, **options: Any) -> int:  # noqa: ANN401
-        """Run the query and write the result as a JSON object a line, as :meth:`sink_parquet` does."""
+        """Run the query and write the result as a JSON object a line, as :meth:`sink_parquet` does.
+
+        >>> import pathlib, tempfile
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.0, 2.0]}, time="t")["x"]
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     rows = x.sink_jsonl(f"{directory}/x.jsonl")
+        ...     pathlib.Path(f"{directory}/x.jsonl").read_text().split()
+        ['{"t":1,"x":1.0}', '{"t":2,"x":2.0}']
+        """
         return write(self._parts(memory, **options), path, format="jsonl")
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -442,20 +499,32 @@ class Runnable:
         """
         from tilt import plans  # noqa: PLC0415
 
+        given: str = stage
+        if given not in {"logical", "optimized"}:
+            message = f"streams are drawn as built or as optimized: show_graph('logical'), not {given!r}"
+            raise ValueError(message)
         query = self._query()
         return plans.Picture(plans.svg(plans.graph(str(query.program) if stage == "logical" else query.explain(stage))))
 
     def _repr_html_(self: Stream) -> str:  # type: ignore[misc]
-        """Show the definitions, and if all rows are in memory and not many, the stream over time."""
+        """Show the definitions, and if all rows are in memory and not many, the stream over time.
+
+        What is wrong with rows is said below the definitions: a notebook would show an exception of this as its own.
+        """
         import html  # noqa: PLC0415
 
         text = f"<pre>{html.escape(repr(self))}</pre>"
         tables = [source.table for source in self._sources.values() if isinstance(source, Rows)]
         if len(tables) < len(self._sources) or sum(map(len, tables)) > _SHOWN_ROWS:
             return text
-        from tilt.plots import plot  # noqa: PLC0415
+        from tilt.plots import is_drawn, plot  # noqa: PLC0415
 
-        return f"{text}{plot(self, backend='svg')}"
+        if not any(map(is_drawn, self.schema.values())):
+            return text
+        try:
+            return f"{text}{plot(self, backend='svg')}"
+        except TiltError as error:
+            return f"{text}<pre>{html.escape(str(error))}</pre>"
 
 
 def _source_of(data: object) -> object:

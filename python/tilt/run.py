@@ -70,7 +70,12 @@ class Query:
 
     @property
     def program(self) -> Program:
-        """The program as given."""
+        """The program as given.
+
+        >>> import tilt as tl
+        >>> tl.Query("query q unit s { input ~x: f64 point output ~x }").program
+        <tilt.Program q(~x: f64) -> ~x: f64>
+        """
         return Program._of(self._handle.program)
 
     def run(  # noqa: PLR0913
@@ -110,6 +115,12 @@ class Query:
             A function that is called about twenty times a second, with the share that is done; an exception
             of it ends the run. ``True`` shows a bar with the time that is covered, once a run takes half a second,
             which needs rich; ``False`` does not. By default there is one on a terminal, unless ``TILT_PROGRESS=0``.
+
+        >>> import tilt as tl
+        >>> from tilt.sources import rows
+        >>> query = tl.Query("query q unit tick { input ~x: i64 point ~y[t] = ~x[t] * 2 output ~y }")
+        >>> query.run({"x": rows({"t": [1, 2], "x": [5, 6]}, time="t")}, threads=1)["y"]
+        [10, 12]
 
         Raises
         ------

@@ -11,11 +11,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike, fspath
+from os.path import isdir
 from typing import TYPE_CHECKING, Any
 
 from tilt import _native
 from tilt.config import Config
 from tilt.durations import duration_text, instant_ticks
+from tilt.errors import suggestion
 from tilt.program import Program
 from tilt.table import Table
 
@@ -64,6 +66,9 @@ class Events:
         if time is not None and not isinstance(time, str):
             message = f"time is the name of a column, not {time!r}; intervals have two: valid=(start, end)"
             raise TypeError(message)
+        given: object = self.valid
+        if isinstance(given, list):
+            object.__setattr__(self, "valid", tuple(given))
         if self.time is None and not isinstance(self.valid, tuple):
             message = "name the column of times: time=..., or valid=(start, end)"
             raise TypeError(message)
@@ -77,6 +82,18 @@ class Events:
         if isinstance(self.valid, tuple):
             return self.valid
         return self.time or ""
+
+
+def _events(given: Mapping[str, Any]) -> Events:
+    """Give how rows become events, from the keywords of whoever describes rows."""
+    known = [field.name for field in dataclasses.fields(Events)]
+    odd = next((name for name in given if name not in known), None)
+    if odd is not None:
+        message = (
+            f"there is no keyword `{odd}`{suggestion(odd, known)}; how rows become events is said by {', '.join(known)}"
+        )
+        raise TypeError(message)
+    return Events(**given)
 
 
 class Source(ABC):
@@ -341,7 +358,7 @@ def rows(data: object, **events: Any) -> Rows:  # noqa: ANN401
     >>> prices.declare("prices").inputs
     {'prices': '{price: f64}'}
     """
-    return Rows(Table(data), Events(**events))
+    return Rows(Table(data), _events(events))
 
 
 def files(
@@ -381,9 +398,13 @@ def files(
 
     """
     several = [paths] if isinstance(paths, (str, PathLike)) else paths
+    folder = next((path for path in several if isdir(path)), None)  # noqa: PTH112 - pathlib is slow to import
+    if folder is not None:
+        message = f"{fspath(folder)} is a folder; name the files in it: {fspath(folder).rstrip('/')}/*.parquet"
+        raise IsADirectoryError(message)
     return Files(
         tuple(fspath(path) for path in several),
-        Events(**events),
+        _events(events),
         format,
         None if columns is None else tuple(columns),
         start,
@@ -403,7 +424,7 @@ def deferred(schema: Mapping[str, str] | object, **events: Any) -> Deferred:  # 
     else:
         named: Mapping[str, str] = schema  # type: ignore[assignment]
         columns = Table(_native.Table.typed(list(named.items())))
-    return Deferred(columns, Events(**events))
+    return Deferred(columns, _events(events))
 
 
 def as_source(data: object, like: Source | None = None) -> Source:

@@ -13,10 +13,10 @@ from tilt.keys import Keyed, declaration, joined
 from tilt.pointwise import Pointwise, dtype_text, literal
 from tilt.results import Runnable
 from tilt.timed import Timed
-from tilt.windows import EventWindow, Window, WindowSpec
+from tilt.windows import Calls, EventWindow, Window, WindowSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Literal
 
     from tilt.durations import Duration
@@ -136,12 +136,24 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
 
     @property
     def lookback(self) -> str:
-        """How far into the past the value at an instant depends on the inputs."""
+        """How far into the past the value at an instant depends on the inputs.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.0, 2.0]}, time="t", unit="s")["x"]
+        >>> x["-2s":"+5s"].mean().lookback
+        '2s'
+        """
         return _reach(self._handle.lookback)
 
     @property
     def lookahead(self) -> str:
-        """How far into the future the value at an instant depends on the inputs."""
+        """How far into the future the value at an instant depends on the inputs.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.0, 2.0]}, time="t", unit="s")["x"]
+        >>> x["-2s":"+5s"].mean().lookahead
+        '5s'
+        """
         return _reach(self._handle.lookahead)
 
     def assert_causal(self) -> Stream:
@@ -241,14 +253,14 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
                     f"samples are counted back from now: x[-30:] are the last thirty; not x[{key.start}:{key.stop}]"
                 )
                 raise ValueError(message)
-            return Window(self, lambda own: own.samples(-key.start), None, None)
+            return Window(self, Calls.of("samples", -key.start), None, None)
         lo = None if key.start is None else duration_text(key.start)
         if lo is not None and key.stop is None and not lo.startswith("-"):
             message = f"a window that begins {lo} after now is empty; x['-{lo.removeprefix('+')}':] is what came before"
             raise ValueError(message)
         counted = lo is not None and lo.endswith("i")
         hi = ("0i" if counted else 0) if key.stop is None else duration_text(key.stop)
-        return Window(self, lambda own: own.window(lo, hi), lo, hi)
+        return Window(self, Calls.of("window", lo, hi), lo, hi)
 
     def alias(self, name: str) -> Stream:
         """Give the stream another name: the one of its column in results.
@@ -268,6 +280,7 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
         >>> trades.select("qty", value=tl.col("px") * tl.col("qty")).collect().to_dict()
         {'t': [1, 2], 'qty': [1, 5], 'value': [10.0, 55.0]}
         """
+        self._refuse_unknown([column for column in columns if isinstance(column, str)])
         computed = self._named([column for column in columns if not isinstance(column, str)], named)
         names = [column if isinstance(column, str) else self._resolved(column).name for column in columns]
         wide = self.with_columns(**computed) if computed else self
@@ -282,6 +295,10 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
         >>> tl.stream({"t": [1], "px": [10.0], "qty": [1]}, time="t").drop("qty").schema
         {'px': 'f64'}
         """
+        self._refuse_unknown(names)
+        if not self.schema.keys() - set(names):
+            message = "drop() leaves one column at least; window(...).len() counts events without any"
+            raise SchemaError(message)
         kept = {name: column for name, column in (self._columns or {}).items() if name not in names}
         return self._made(lambda own: own.drop(names), columns=kept)
 
@@ -292,6 +309,7 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
         >>> tl.stream({"t": [1], "px": [10.0], "qty": [1]}, time="t").rename({"px": "price"}).schema
         {'price': 'f64', 'qty': 'i64'}
         """
+        self._refuse_unknown(names)
         kept = {names.get(name, name): column for name, column in (self._columns or {}).items()}
         return self._made(lambda own: own.rename(list(names.items())), columns=kept)
 
@@ -315,6 +333,11 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
             columns=kept,
         )
 
+    def _refuse_unknown(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self.schema:
+                self._field(name)  # Raises, with the columns that there are.
+
     def _named(self, columns: Sequence[object], named: Mapping[str, object]) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for column in columns:
@@ -323,7 +346,15 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
                 message = f"give {column!r} a name: with_columns(name=...)"
                 raise TypeError(message)
             result[stream.name] = stream
-        return result | {name: self._resolved(value) for name, value in named.items()}
+        for name, value in named.items():
+            if isinstance(value, str) and value in self.schema:
+                message = (
+                    f"{name}={value!r} would be this text at each event; the column is {name}=tl.col({value!r}), "
+                    f"and {name}=tl.lit({value!r}) is the text"
+                )
+                raise TypeError(message)
+            result[name] = self._resolved(value)
+        return result
 
     def _resolved(self, value: object) -> Any:  # noqa: ANN401
         """Give what a deferred expression is on this stream; refuse a window that was not reduced."""
@@ -333,6 +364,15 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
             message = "a window has no value before it is reduced; call mean(), sum(), last() ... on it"
             raise TypeError(message)
         return value
+
+    def _beside(self, other: Stream) -> Stream:
+        given: object = other
+        if not isinstance(given, Stream):
+            message = f"a stream is joined with a stream, not with {type(given).__name__}"
+            raise TypeError(message)
+        own, others = ({source.events.key for source in side._sources.values()} for side in (self, other))
+        common = [key for key in own & others if key in self.schema and key in other.schema]
+        return other.drop(*common) if common and len(other.schema) > len(common) else other
 
     # Values.
 
@@ -452,7 +492,7 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
             raise TypeError(message)
         (own, intervals), sources = joined([self, other])
         both = self._of(own, sources, None, None if self.dtype.startswith("{") else self.name)
-        return EventWindow(both, lambda own: own.during(intervals), None, None, 0)
+        return EventWindow(both, Calls.of("during", intervals))
 
     def cum_sum(self) -> Stream:
         """Give the sum of all events so far.
@@ -465,19 +505,39 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
         return self[:].sum()
 
     def cum_max(self) -> Stream:
-        """Give the largest value so far."""
+        """Give the largest value so far.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1, 2, 3], "x": [1, 3, 2]}, time="t")["x"].cum_max().collect()["x"]
+        [1, 3, 3]
+        """
         return self[:].max()
 
     def cum_min(self) -> Stream:
-        """Give the smallest value so far."""
+        """Give the smallest value so far.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1, 2, 3], "x": [3, 1, 2]}, time="t")["x"].cum_min().collect()["x"]
+        [3, 1, 1]
+        """
         return self[:].min()
 
     def cum_count(self) -> Stream:
-        """Count the events so far."""
+        """Count the events so far.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1, 2, 3], "x": [5, 5, 5]}, time="t")["x"].cum_count().collect()["x"]
+        [1, 2, 3]
+        """
         return self[:].len()
 
     def cum_prod(self) -> Stream:
-        """Give the product of all values so far."""
+        """Give the product of all values so far.
+
+        >>> import tilt as tl
+        >>> tl.stream({"t": [1, 2, 3], "x": [1, 3, 2]}, time="t")["x"].cum_prod().collect()["x"]
+        [1, 3, 6]
+        """
         return self[:].product()
 
     def ewm(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, cast, final
 
 from tilt import _native
+from tilt.errors import SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from os import PathLike
 
     import numpy as np
     import numpy.typing as npt
@@ -92,12 +93,20 @@ class Table:
         elif hasattr(rows, "collect") and not hasattr(rows, "__arrow_c_stream__"):
             message = f"a {type(rows).__name__} has no rows yet; collect() computes them"
             raise TypeError(message)
+        elif isinstance(rows, (str, PathLike)):
+            message = f"{fspath(rows)!r} is a name and has no rows; tl.scan_parquet(name, time=...) reads files"
+            raise TypeError(message)
         else:
-            self._handle = _native.Table.of(rows)
+            self._handle = _imported(rows)
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns."""
+        """The names of the columns.
+
+        >>> import tilt as tl
+        >>> tl.Table({"t": [1], "x": [0.5]}).columns
+        ['t', 'x']
+        """
         return [name for name, _ in self._handle.schema]
 
     @property
@@ -224,19 +233,50 @@ class Table:
         """Write a Parquet file, compressed by ``zstd``, ``snappy``, ``lz4``, ``gzip`` or ``none``.
 
         The file appears under its name when it is complete; an older one stays until then.
+
+        >>> import tempfile
+        >>> import tilt as tl
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     tl.Table({"t": [1, 2], "x": [0.5, 2.0]}).write_parquet(f"{directory}/x.parquet")
+        ...     tl.scan_parquet(f"{directory}/x.parquet", time="t")["x"].collect()["x"]
+        [0.5, 2.0]
         """
         write([self], path, format="parquet", compression=compression, row_group_rows=row_group_rows)
 
     def write_csv(self, path: str | PathLike[str]) -> None:
-        """Write comma-separated values with a header."""
+        """Write comma-separated values with a header.
+
+        >>> import tempfile
+        >>> import tilt as tl
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     tl.Table({"t": [1, 2], "x": [0.5, 2.0]}).write_csv(f"{directory}/x.csv")
+        ...     tl.scan_csv(f"{directory}/x.csv", time="t")["x"].collect()["x"]
+        [0.5, 2.0]
+        """
         write([self], path, format="csv")
 
     def write_ipc(self, path: str | PathLike[str], *, compression: str = "none") -> None:
-        """Write an Arrow IPC file, also called Feather, compressed by ``lz4``, ``zstd`` or ``none``."""
+        """Write an Arrow IPC file, also called Feather, compressed by ``lz4``, ``zstd`` or ``none``.
+
+        >>> import tempfile
+        >>> import tilt as tl
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     tl.Table({"t": [1, 2], "x": [0.5, 2.0]}).write_ipc(f"{directory}/x.arrow")
+        ...     tl.scan_ipc(f"{directory}/x.arrow", time="t")["x"].collect()["x"]
+        [0.5, 2.0]
+        """
         write([self], path, format="ipc", compression=compression)
 
     def write_jsonl(self, path: str | PathLike[str]) -> None:
-        """Write a JSON object a line."""
+        """Write a JSON object a line.
+
+        >>> import tempfile
+        >>> import tilt as tl
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     tl.Table({"t": [1, 2], "x": [0.5, 2.0]}).write_jsonl(f"{directory}/x.jsonl")
+        ...     tl.scan_json(f"{directory}/x.jsonl", time="t")["x"].collect()["x"]
+        [0.5, 2.0]
+        """
         write([self], path, format="jsonl")
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -305,6 +345,26 @@ class Table:
         return head, cells
 
 
+def _imported(rows: object) -> _native.Table:
+    """Read an Arrow object. What its library says about rows that it cannot give is told as an error about rows."""
+    library = type(rows).__module__.partition(".")[0]
+    if library == "polars":
+        # Its columns without a type are no valid Arrow.
+        schema: Mapping[str, object] = getattr(rows, "schema", None) or {}
+        untyped = next((name for name, dtype in schema.items() if str(dtype) == "Null"), None)
+        if untyped is not None:
+            message = f"column `{untyped}` has type Null; leave it out, or give it a type: cast(pl.Float64)"
+            raise SchemaError(message, column=untyped)
+    try:
+        return _native.Table.of(rows)
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] != "pyarrow":
+            raise
+        why = ", ".join(map(str, error.args))
+        message = f"{library} cannot give its rows: {why}; give each column values of one type"
+        raise SchemaError(message) from error
+
+
 def _column(name: str, values: object) -> tuple[str, object, str | None, str | None]:
     """Give name, values, type and time zone of a column as the native module takes it."""
     if isinstance(values, Categorical):
@@ -312,16 +372,19 @@ def _column(name: str, values: object) -> tuple[str, object, str | None, str | N
         return name, (codes, list(values.categories)), "dictionary", None
     if hasattr(values, "__array__") or hasattr(values, "__array_interface__"):
         return name, *_array(values), None
-    if not hasattr(values, "__iter__") and not hasattr(values, "__getitem__"):
-        message = (
-            f"column `{name}` is {values!r}, and others are columns of values; give all columns as many values, "
-            "or one row as values alone"
-        )
-        raise TypeError(message)
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
+        message = f"column `{name}` is {values!r}, which is one value; give a list or an array, as long as the others"
+        raise SchemaError(message, column=name)
     listed = list(cast("Any", values))
     first = next((value for value in listed if value is not None), None)
     if isinstance(first, dt.datetime):
         zone = _zone(first)
+        for row, value in enumerate(listed):
+            if isinstance(value, dt.datetime) and (_zone(value) is None) != (zone is None):
+                message = (
+                    f"column `{name}`, row {row}: times with and without a time zone; give all of them one, or none"
+                )
+                raise SchemaError(message, column=name, row=row)
         epoch = dt.datetime(1970, 1, 1, tzinfo=None if zone is None else dt.timezone.utc)
         return name, _ticks(listed, lambda value: (value - epoch) // _MICROSECOND), "timestamp(us)", zone
     if isinstance(first, dt.date):

@@ -31,6 +31,10 @@ class Timed(ABC):
     def _resolved(self, value: object) -> Any:  # noqa: ANN401
         """Give what a deferred expression is on this stream."""
 
+    @abstractmethod
+    def _beside(self, other: Stream) -> Stream:
+        """Give the other side of a join: without the key that both sides have, unless that is all it has."""
+
     def shift(self, by: Duration) -> Stream:
         """Move all events later by a length of time; a negative one moves them earlier.
 
@@ -49,6 +53,9 @@ class Timed(ABC):
         >>> x.prev().collect().to_dict()
         {'t': [5, 6], 'x': [1.0, 2.0]}
         """
+        if n < 0:
+            message = f"prev({n}) would be an event to come; x['+5s'] is the value after a length of time"
+            raise ValueError(message)
         return self._made(lambda own: own.prev(n))
 
     def diff(self, n: int = 1) -> Stream:
@@ -84,7 +91,13 @@ class Timed(ABC):
         return self._made(lambda own: own.time())
 
     def start(self) -> Stream:
-        """Give the start of each event."""
+        """Give the start of each event.
+
+        >>> import tilt as tl
+        >>> jobs = tl.stream({"begin": [1, 4], "end": [3, 8], "job": [7, 9]}, valid=("begin", "end"))["job"]
+        >>> jobs.start().collect()["job"]
+        [1, 4]
+        """
         return self._made(lambda own: own.start())
 
     def at(self, other: Stream) -> Stream:
@@ -110,7 +123,14 @@ class Timed(ABC):
         return self._made(lambda own: own.every(size, start))
 
     def on_change(self) -> Stream:
-        """Give an event for each interval on which nothing that this is computed from changes."""
+        """Give an event for each interval on which nothing that this is computed from changes.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 4], "x": [1.0, 2.0]}, time="t")["x"].hold()
+        >>> y = tl.stream({"t": [2, 6], "y": [5.0, 7.0]}, time="t")["y"].hold()
+        >>> (x + y).on_change().collect().to_dict()
+        {'start': [1, 3, 5], 'end': [3, 5, 6], 'x': [6.0, 7.0, 9.0]}
+        """
         return self._made(lambda own: own.on_change())
 
     def changes(self) -> Stream:
@@ -166,10 +186,10 @@ class Timed(ABC):
 
         """
         gap = _length(max_gap)
+        if (value is None) == (strategy is None):
+            message = f"give a value or a strategy, not {'both' if strategy else 'none'}: fill_null(0), or 'forward'"
+            raise TypeError(message)
         if strategy is not None:
-            if value is not None:
-                message = "give a value or a strategy, not both"
-                raise TypeError(message)
             return self._made(lambda own: own.fill_gaps(strategy, gap))
         return self._made(
             lambda own, operand: own.fill_null(operand, gap), self._resolved(value), columns={} if gap is None else None
@@ -178,11 +198,19 @@ class Timed(ABC):
     def interpolate(self, method: Literal["linear", "nearest"] = "linear", max_gap: Duration | None = None) -> Stream:
         """Give a value at every instant between two events, from both.
 
+        Parameters
+        ----------
+        method
+            The line between both (``"linear"``), or the value of the nearer one.
+        max_gap
+            How far apart both may be: the query looks that far ahead, so it has to be said.
+
         >>> import tilt as tl
         >>> x = tl.stream({"t": [0, 4], "x": [1.0, 2.0]}, time="t")["x"]
         >>> marks = tl.stream({"t": [1, 2], "id": [1, 2]}, time="t")
         >>> x.interpolate("linear", max_gap=10).at(marks).collect().to_dict()
         {'t': [1, 2], 'x': [1.25, 1.5]}
+
         """
         if max_gap is None:
             message = "interpolate() looks ahead for the next event; say how far: max_gap='20ms'"
@@ -263,7 +291,8 @@ class Timed(ABC):
         """Add to each event the columns of the last event of another stream, or of the next or the nearest one.
 
         Streams know their times, and those with keys (:meth:`tilt.Stream.key_by`) are joined key by key: ``on`` and
-        ``by`` of other libraries are there to say so.
+        ``by`` of other libraries are there to say so. A key that both call the same is in the result once.
+        What looks for the next event looks ahead, and needs a ``tolerance`` to say how far.
 
         >>> import tilt as tl
         >>> quotes = tl.stream({"t": [1, 4], "bid": [9.0, 9.5]}, time="t")
@@ -278,7 +307,7 @@ class Timed(ABC):
             )
             raise TypeError(message)
         within = _length(tolerance)
-        return self._made(lambda own, right: own.join_asof(right, strategy, within, suffix), other)
+        return self._made(lambda own, right: own.join_asof(right, strategy, within, suffix), self._beside(other))
 
     def join(self, other: Stream, *, suffix: str = "_right") -> Stream:
         """Pair events of both streams that are active at the same time, for as long as both are.
@@ -289,7 +318,7 @@ class Timed(ABC):
         >>> a.join(b).collect().to_dict()
         {'s': [2, 5], 'e': [4, 7], 'a': [1, 2], 'b': [10, 10]}
         """
-        return self._made(lambda own, right: own.join_overlap(right, suffix), other)
+        return self._made(lambda own, right: own.join_overlap(right, suffix), self._beside(other))
 
 
 def _by_time(by: Duration, unit: str) -> str | int:

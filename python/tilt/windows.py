@@ -20,6 +20,34 @@ if TYPE_CHECKING:
     from tilt.streams import Stream
 
 
+@dataclass(frozen=True)
+class Calls:
+    """What makes a native window of a native stream: methods that are called one after the other."""
+
+    calls: tuple[tuple[str, tuple[Any, ...]], ...]
+
+    @classmethod
+    def of(cls, name: str, *args: object) -> Calls:
+        """Begin with a method of the stream."""
+        return cls(((name, args),))
+
+    def then(self, name: str, *args: object) -> Calls:
+        """Go on with a method of the window."""
+        return Calls((*self.calls, (name, args)))
+
+    @property
+    def maps(self) -> bool:
+        """Whether events get other values."""
+        return any(name == "map" for name, _ in self.calls)
+
+    def __call__(self, own: _native.Stream) -> _native.Window:
+        """Give the window of a stream."""
+        made: Any = own
+        for name, args in self.calls:
+            made = getattr(made, name)(*args)
+        return cast("_native.Window", made)
+
+
 class Window:
     """The events of a stream around each instant, such as ``x["-10s":]``; a reduction makes a stream of it.
 
@@ -35,17 +63,11 @@ class Window:
 
     __slots__ = ("_build", "_hi", "_lo", "_stream")
     _stream: Stream
-    _build: Callable[[_native.Stream], _native.Window]
+    _build: Calls
     _lo: str | int | None
     _hi: str | int | None
 
-    def __init__(
-        self,
-        stream: Stream,
-        build: Callable[[_native.Stream], _native.Window],
-        lo: str | int | None,
-        hi: str | int | None,
-    ) -> None:
+    def __init__(self, stream: Stream, build: Calls, lo: str | int | None, hi: str | int | None) -> None:
         """Windows are made by slicing a stream, or by :meth:`tilt.Stream.window`."""
         self._stream = stream
         self._build = build
@@ -54,20 +76,26 @@ class Window:
 
     @property
     def stream(self) -> Stream:
-        """The stream whose events are in the window."""
+        """The stream whose events are in the window.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).stream is x
+        True
+        """
         return self._stream
 
-    def _then(self, change: Callable[[_native.Window], _native.Window]) -> Window:
-        build = self._build
-        return Window(self._stream, lambda own: change(build(own)), self._lo, self._hi)
+    def _then(self, name: str, *args: object) -> Window:
+        """Give the window after a call of one of its native methods."""
+        return Window(self._stream, self._build.then(name, *args), self._lo, self._hi)
 
     def _with(self, *, closed: str = "right", min_samples: int = 1, prevailing: bool = False) -> Window:
         window = self
         if closed != "right":
-            window = window._then(lambda own: own.closed(closed))
+            window = window._then("closed", closed)
         if min_samples != 1:
-            window = window._then(lambda own: own.min_samples(min_samples))
-        return window._then(lambda own: own.prevailing()) if prevailing else window
+            window = window._then("min_samples", min_samples)
+        return window._then("prevailing") if prevailing else window
 
     def _reduced(self, reduction: str, *params: object) -> Stream:
         return self._named(self._stream._made(lambda own: self._build(own).reduce(reduction, *params)), reduction)
@@ -96,116 +124,280 @@ class Window:
                 raise QueryError(message)
             return result._handle
 
-        return self._then(lambda own: own.map(traced))
+        return self._then("map", traced)
 
     def mean(self) -> Stream:
-        """Give the mean of the values."""
+        """Give the mean of the values.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).mean().collect()["x"]
+        [1.0, 1.5, 4.0]
+        """
         return self._reduced("mean")
 
     def sum(self) -> Stream:
-        """Give the sum of the values."""
+        """Give the sum of the values.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).sum().collect()["x"]
+        [1.0, 3.0, 8.0]
+        """
         return self._reduced("sum")
 
     def min(self) -> Stream:
-        """Give the least value."""
+        """Give the least value.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).min().collect()["x"]
+        [1.0, 1.0, 2.0]
+        """
         return self._reduced("min")
 
     def max(self) -> Stream:
-        """Give the largest value."""
+        """Give the largest value.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).max().collect()["x"]
+        [1.0, 2.0, 6.0]
+        """
         return self._reduced("max")
 
     def std(self, ddof: int = 1) -> Stream:
-        """Give the standard deviation."""
+        """Give the standard deviation.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).std(ddof=0).collect()["x"]
+        [0.0, 0.5, 2.0]
+        """
         return self._reduced("std", ddof)
 
     def var(self, ddof: int = 1) -> Stream:
-        """Give the variance."""
+        """Give the variance.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).var().collect()["x"]
+        [0.5, 8.0]
+        """
         return self._reduced("var", ddof)
 
     def skew(self, *, bias: bool = True) -> Stream:
-        """Give the skewness, as :func:`scipy.stats.skew` does."""
+        """Give the skewness, as :func:`scipy.stats.skew` does; without ``bias`` none of fewer than three events.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 3.0]}, time="t")["x"]
+        >>> x.window(3).skew().collect().to_pylist()[-1:]
+        [{'t': 3, 'x': 0.0}]
+        """
         return self._reduced("skew", bias)
 
     def kurtosis(self, *, fisher: bool = True, bias: bool = True) -> Stream:
-        """Give the kurtosis as :func:`scipy.stats.kurtosis` does: 0 for a normal distribution, or 3."""
+        """Give the kurtosis as :func:`scipy.stats.kurtosis` does: 0 for a normal distribution, or 3.
+
+        Without ``bias`` fewer than four events have none.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3, 4], "x": [1.0, 1.0, 5.0, 5.0]}, time="t")["x"]
+        >>> x.window(4).kurtosis(fisher=False).collect().to_pylist()[-1:]
+        [{'t': 4, 'x': 1.0}]
+        """
         return self._reduced("kurtosis", fisher, bias)
 
     def median(self) -> Stream:
-        """Give the median."""
+        """Give the median.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).median().collect()["x"]
+        [1.0, 1.5, 4.0]
+        """
         return self._reduced("median")
 
     def quantile(
         self, q: float, method: Literal["linear", "lower", "higher", "nearest", "midpoint"] = "linear"
     ) -> Stream:
-        """Give a quantile."""
+        """Give a quantile.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).quantile(0.25).collect()["x"]
+        [1.0, 1.25, 3.0]
+        """
         return self._reduced("quantile", q, method)
 
     def first(self) -> Stream:
-        """Give the earliest value."""
+        """Give the earliest value.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).first().collect()["x"]
+        [1.0, 1.0, 2.0]
+        """
         return self._reduced("first")
 
     def last(self) -> Stream:
-        """Give the latest value."""
+        """Give the latest value.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).last().collect()["x"]
+        [1.0, 2.0, 6.0]
+        """
         return self._reduced("last")
 
     def len(self) -> Stream:
-        """Count the events."""
+        """Count the events.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).len().collect()["x"]
+        [1, 2, 2]
+        """
         return self._reduced("len")
 
     def rms(self) -> Stream:
-        """Give the root of the mean square."""
+        """Give the root of the mean square.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [-2.0, 2.0, 2.0]}, time="t")["x"]
+        >>> x.window(2).rms().collect()["x"]
+        [2.0, 2.0, 2.0]
+        """
         return self._reduced("rms")
 
     def crest_factor(self) -> Stream:
-        """Give the largest absolute value over the root of the mean square."""
+        """Give the largest absolute value over the root of the mean square.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3, 4], "x": [0.0, 0.0, 0.0, -4.0]}, time="t")["x"]
+        >>> x.window(4).crest_factor().collect().to_pylist()[-1:]
+        [{'t': 4, 'x': 2.0}]
+        """
         return self._reduced("crest_factor")
 
     def product(self) -> Stream:
-        """Give the product of the values."""
+        """Give the product of the values.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).product().collect()["x"]
+        [1.0, 2.0, 12.0]
+        """
         return self._reduced("product")
 
     def any(self) -> Stream:
-        """Say whether a condition is true at one event at least."""
+        """Say whether a condition is true at one event at least.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [True, False, True]}, time="t")["x"]
+        >>> x.window(2).any().collect()["x"]
+        [True, True, True]
+        """
         return self._reduced("any")
 
     def all(self) -> Stream:
-        """Say whether a condition is true at all events."""
+        """Say whether a condition is true at all events.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [True, False, True]}, time="t")["x"]
+        >>> x.window(2).all().collect()["x"]
+        [True, False, False]
+        """
         return self._reduced("all")
 
     def mode(self) -> Stream:
-        """Give the most frequent value, of several the one that came first."""
+        """Give the most frequent value, of several the one that came first.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [7, 5, 7]}, time="t")["x"]
+        >>> x.window(2).mode().collect()["x"]
+        [7, 7, 5]
+        """
         return self._reduced("mode")
 
     def n_unique(self) -> Stream:
-        """Count the different values."""
+        """Count the different values.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [7, 5, 7]}, time="t")["x"]
+        >>> x.window(2).n_unique().collect()["x"]
+        [1, 2, 2]
+        """
         return self._reduced("n_unique")
 
     def arg_min(self) -> Stream:
-        """Give the time of the least value."""
+        """Give the time of the least value.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).arg_min().collect()["x"]
+        [1, 1, 2]
+        """
         return self._reduced("arg_min")
 
     def arg_max(self) -> Stream:
-        """Give the time of the largest value."""
+        """Give the time of the largest value.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).arg_max().collect()["x"]
+        [1, 2, 3]
+        """
         return self._reduced("arg_max")
 
     def collect(self) -> Stream:
-        """Give a list of the values."""
+        """Give a list of the values.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).collect().collect()["x"]
+        [[1.0], [1.0, 2.0], [2.0, 6.0]]
+        """
         return self._reduced("collect")
 
     def top_k(self, k: int) -> Stream:
-        """Give a list of the largest values, the largest first."""
+        """Give a list of the largest values, the largest first.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).top_k(1).collect()["x"]
+        [[1.0], [2.0], [6.0]]
+        """
         return self._reduced("top_k", k)
 
     def twa(self) -> Stream:
-        """Give the mean of the values, weighted by how long they were valid: see :meth:`tilt.Stream.hold`."""
+        """Give the mean of the values, weighted by how long they were valid: see :meth:`tilt.Stream.hold`.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 3], "x": [10.0, 20.0]}, time="t", valid="until_next")["x"]
+        >>> x.window(4).twa().collect()["x"]
+        [10.0, 13.333333333333334]
+        """
         return self._reduced("twa")
 
     def integral(self, unit: Duration | None = None) -> Stream:
-        """Give the sum of values times how long they were valid, counted in ticks or in ``unit``."""
+        """Give the sum of values times how long they were valid, counted in ticks or in ``unit``.
+
+        >>> import tilt as tl
+        >>> kw = tl.stream({"t": [1, 1801], "kw": [2.0, 4.0]}, time="t", unit="s", valid="until_next")["kw"]
+        >>> kw.window("1h").integral(unit="1h").round().collect()["kw"]
+        [1.0, 1.0]
+        """
         return self._reduced("integral", None if unit is None else duration_text(unit))
 
     def slope(self) -> Stream:
-        """Give the slope of the line through the values by least squares, per tick."""
+        """Give the slope of the line through the values by least squares, per tick.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).slope().collect()["x"]
+        [1.0, 4.0]
+        """
         return self._reduced("slope")
 
     def ewm(
@@ -216,7 +408,13 @@ class Window:
         span: float | None = None,
         com: float | None = None,
     ) -> Stream:
-        """Give the exponentially weighted mean: by event (``alpha``, ``span``, ``com``) or by time (``half_life``)."""
+        """Give the exponentially weighted mean: by event (``alpha``, ``span``, ``com``) or by time (``half_life``).
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).ewm(alpha=0.5).round().collect()["x"]
+        [1.0, 2.0, 5.0]
+        """
         given = [
             name
             for name, value in (("alpha", alpha), ("half_life", half_life), ("span", span), ("com", com))
@@ -231,13 +429,26 @@ class Window:
         return self._reduced("ewm", float(weight))
 
     def reduce(self, reducer: Reducer | type[Any]) -> Stream:
-        """Reduce by functions of your own: see :func:`tilt.reducer`."""
+        """Reduce by functions of your own: see :func:`tilt.reducer`.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> total = tl.reducer(init=lambda: {"s": 0.0}, acc=lambda st, v: {"s": st.s + v}, result=lambda st: st.s)
+        >>> x.window(2).reduce(total).collect()["x"]
+        [1.0, 3.0, 8.0]
+        """
         traced = getattr(reducer, "_traced", None)
         if traced is None:
             message = f"reduce() takes what tl.reducer(...) makes, not {reducer!r}"
             raise TypeError(message)
-        result = self._stream._made(lambda own: self._build(own).reduce_with(traced(own.dtype, own.unit)))
-        return self._named(result, cast("Reducer", reducer).name)
+
+        def build(own: _native.Stream) -> _native.Stream:
+            window = self._build(own)
+            # Events that were mapped have the type of any of them.
+            dtype = window.reduce("last").dtype if self._build.maps else own.dtype
+            return window.reduce_with(traced(dtype, own.unit))
+
+        return self._named(self._stream._made(build), cast("Reducer", reducer).name)
 
     def agg(self, *unnamed: NoReturn, **named: Expr | Stream) -> Stream:
         """Give a record of several reductions, where the window is not empty.
@@ -262,11 +473,23 @@ class Window:
         )
 
     def start(self) -> Stream:
-        """Give the start of the window."""
+        """Give the start of the window.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).start().collect()["x"]
+        [-1, 0, 1]
+        """
         return self._edge(self._lo)
 
     def end(self) -> Stream:
-        """Give the end of the window."""
+        """Give the end of the window.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+        >>> x.window(2).end().collect()["x"]
+        [1, 2, 3]
+        """
         return self._edge(self._hi)
 
     def _edge(self, offset: str | int | None) -> Stream:
@@ -277,8 +500,7 @@ class Window:
             raise TypeError(message)
         unit = self._stream._handle.unit
         ticks = duration_ticks(offset, unit)
-        added = ticks if unit == "tick" else ("duration", ticks, unit)
-        return self.len().time()._made(lambda own: own.binary("+", added)) if ticks else self.len().time()
+        return _moved(self.len().time(), ticks, unit)
 
     def __getattr__(self, name: str) -> NoReturn:
         """Find no such reduction; name a similar one."""
@@ -299,38 +521,36 @@ class EventWindow(Window):
     __slots__ = ("_after",)
     _after: int
 
-    def __init__(
-        self,
-        stream: Stream,
-        build: Callable[[_native.Stream], _native.Window],
-        lo: str | int | None,
-        hi: str | int | None,
-        after: int,
-    ) -> None:
+    def __init__(self, stream: Stream, build: Calls, after: int = 0) -> None:
         """Windows are made by :meth:`tilt.Stream.window`."""
-        super().__init__(stream, build, lo, hi)
+        super().__init__(stream, build, None, None)
         self._after = after
 
-    def _then(self, change: Callable[[_native.Window], _native.Window]) -> Window:
-        build = self._build
-        return EventWindow(self._stream, lambda own: change(build(own)), self._lo, self._hi, self._after)
+    def _then(self, name: str, *args: object) -> Window:
+        return EventWindow(self._stream, self._build.then(name, *args), self._after)
 
     def start(self) -> Stream:
         """Give the first instant of the window."""
-        return self._moved(self.len().start(), 1)
+        return _moved(self.len().start(), 1, self._stream._handle.unit)
 
     def end(self) -> Stream:
         """Give the end of the window."""
-        return self._moved(self.len().time(), self._after)
+        return _moved(self.len().time(), self._after, self._stream._handle.unit)
 
-    def _moved(self, edge: Stream, ticks: int) -> Stream:
-        added = ("duration", ticks, self._stream._handle.unit)
-        return edge._made(lambda own: own.binary("+", added)) if ticks else edge
+
+def _moved(edge: Stream, ticks: int, unit: str) -> Stream:
+    """Give instants that are so many ticks later."""
+    return edge._made(lambda own: own.binary("+", ("duration", ticks, unit))) if ticks else edge
 
 
 @dataclass(frozen=True)
 class WindowSpec:
-    """A kind of window: made by :func:`tumbling`, :func:`hopping`, :func:`sliding` or :func:`count`."""
+    """A kind of window: made by :func:`tumbling`, :func:`hopping`, :func:`sliding` or :func:`count`.
+
+    >>> import tilt as tl
+    >>> tl.hopping("1h", every="5m")
+    WindowSpec(length='1h', every='5m', offset=None, step=None)
+    """
 
     length: str | int
     every: str | int | None = None
@@ -341,14 +561,11 @@ class WindowSpec:
         """Give the window of a stream."""
         lo: str | int = negated(self.length)
         hi: str | int = "0i" if str(self.length).endswith("i") else 0
-        every, offset, step = self.every, self.offset, self.step
-
-        def build(own: _native.Stream) -> _native.Window:
-            window = own.window(lo, hi)
-            if every is not None:
-                window = window.every(every, offset)
-            return window if step is None else window.each_nth(step)
-
+        build = Calls.of("window", lo, hi)
+        if self.every is not None:
+            build = build.then("every", self.every, self.offset)
+        if self.step is not None:
+            build = build.then("each_nth", self.step)
         return Window(stream, build, lo, hi)
 
 
@@ -401,19 +618,32 @@ def count(n: int, *, every: int | None = None) -> WindowSpec:
 
 
 @dataclass(frozen=True)
-class Cells(WindowSpec):
-    """Windows that are events of their own: made by :func:`session` and :func:`calendar`."""
+class Sessions(WindowSpec):
+    """Runs of events, ``length`` apart at most: made by :func:`session`."""
 
-    build: Callable[[_native.Stream, str | None], _native.Window] | None = None
-    """Makes the window of a native stream, whose times are of a time zone."""
-    after: int = 0
-    """By how many ticks the end that people mean follows the last instant."""
+    max_length: str | None = None
 
     def of(self, stream: Stream) -> Window:
         """Give the window of a stream."""
-        assert self.build is not None  # noqa: S101 - both makers give one
-        build, zone = self.build, _zone(stream)
-        return EventWindow(stream, lambda own: build(own, zone), None, None, self.after)
+        return EventWindow(stream, Calls.of("sessions", self.length, self.max_length))
+
+
+@dataclass(frozen=True)
+class Calendar(WindowSpec):
+    """Cells of a calendar: made by :func:`calendar`."""
+
+    tz: str | None = None
+    closed: str = "left"
+
+    def of(self, stream: Stream) -> Window:
+        """Give the window of a stream; without a zone that of its times."""
+        build = Calls.of("calendar", self.length, self.tz or _zone(stream))
+        if self.closed != "left":
+            build = build.then("closed", self.closed)
+        if self.offset is not None:
+            build = build.then("offset", self.offset)
+        # The end that people mean follows the last instant of a cell that holds its start.
+        return EventWindow(stream, build, after=1 if self.closed == "left" else 0)
 
 
 def _zone(stream: Stream) -> str | None:
@@ -437,8 +667,7 @@ def session(gap: Duration, *, max_length: Duration | None = None) -> WindowSpec:
     [{'start': 0, 'end': 5, 'first': 1, 'last': 5, 'n': 3, 'landing': 'a'},
      {'start': 19, 'end': 22, 'first': 20, 'last': 22, 'n': 2, 'landing': 'd'}]
     """
-    pause, longest = duration_text(gap), None if max_length is None else duration_text(max_length)
-    return Cells(pause, build=lambda own, _: own.sessions(pause, longest))
+    return Sessions(duration_text(gap), max_length=None if max_length is None else duration_text(max_length))
 
 
 def calendar(
@@ -470,10 +699,4 @@ def calendar(
 
     """
     moved = None if offset is None else duration_text(offset)
-
-    def build(own: _native.Stream, zone: str | None) -> _native.Window:
-        window = own.calendar(length, tz or zone)
-        window = window if closed == "left" else window.closed(closed)
-        return window if moved is None else window.offset(moved)
-
-    return Cells(length, build=build, after=1 if closed == "left" else 0)
+    return Calendar(length, offset=moved, tz=tz, closed=closed)

@@ -301,7 +301,11 @@ def test_10_joins(market: tuple[pd.DataFrame, pd.DataFrame, Path]) -> None:
 
     tolerated = pd.merge_asof(trades, quotes, on="ts", by="sym", tolerance=pd.Timedelta("5s"))
     joined = same.to_pandas()
+    assert joined.columns.tolist() == ["ts", "sym", "px", "qty", "bid", "ask"]
     np.testing.assert_array_equal(joined["bid"], tolerated["bid"])
+    prevailing = q["bid"].window("1s", prevailing=True).last().at(t).to_pandas()
+    before = pd.merge_asof(trades, quotes, on="ts", by="sym")["bid"].dropna()
+    np.testing.assert_array_equal(prevailing["bid"], before)
     with pytest.raises(tl.LookaheadError, match="5m"):
         tca.assert_causal()
 
@@ -316,17 +320,26 @@ def test_11_sessions() -> None:
         }
     )
     clicks = tl.stream(clicks_df, time="ts").key_by("user")
-    sess = clicks.window(tl.session(gap="30m")).agg(
+    sess = clicks.window(tl.session(gap="30m", max_length="2h")).agg(
         start=tl.window_start(), end=tl.window_end(), n=tl.len(), first_url=tl.col("url").first()
     )
-    got = sess.collect().to_polars().to_dict(as_series=False)
+    got = sess.to_pandas()
     expected = []
-    for _, group in clicks_df.groupby("user"):
-        number = (group["ts"].diff() > pd.Timedelta("30min")).cumsum()
-        expected += [(g["ts"].iloc[-1], len(g), g["url"].iloc[0]) for _, g in group.groupby(number)]
+    for user, group in clicks_df.groupby("user"):
+        begun, last, number = pd.NaT, pd.NaT, 0
+        numbers = []
+        for ts in group["ts"]:
+            if not (ts - last <= pd.Timedelta("30min") and ts - begun <= pd.Timedelta("2h")):
+                begun, number = ts, number + 1
+            last = ts
+            numbers.append(number)
+        expected += [
+            (g["ts"].iloc[-1], user, g["ts"].iloc[0], len(g), g["url"].iloc[0]) for _, g in group.groupby(numbers)
+        ]
     expected.sort()
-    assert got["n"] == [n for _, n, _ in expected]
-    assert got["first_url"] == [url for _, _, url in expected]
+    assert len(expected) > len(clicks.window(tl.session(gap="30m")).len().collect())
+    found = got[["end", "user", "start", "n", "first_url"]].itertuples(index=False, name=None)
+    assert [tuple(row) for row in found] == expected
 
 
 def test_12_calendars() -> None:
@@ -339,6 +352,13 @@ def test_12_calendars() -> None:
     assert local.window(tl.calendar("1mo")).len().to_pandas()["kw"].tolist() == months["kw"].tolist()
     bill = m["kw"].hold().window(tl.calendar("1mo", tz="Europe/Paris")).integral(unit="1h").to_pandas()
     np.testing.assert_allclose(bill["kw"], [31 * 24 - 1, 30 * 24 - 1], rtol=1e-9)
+    # As it is spelled: wall times of a zone, and a key.
+    wall = pd.date_range("2026-04-01", "2026-05-31 23:00", freq="h")
+    sites = pd.concat([pd.DataFrame({"ts": wall, "site": site, "kw": kw}) for site, kw in (("x", 1.0), ("y", 2.0))])
+    keyed = tl.stream(sites.sort_values("ts", kind="stable"), time="ts", tz="Europe/Paris").key_by("site")
+    per_site = keyed["kw"].hold().window(tl.calendar("1mo")).integral(unit="1h").to_pandas()
+    assert per_site["site"].tolist() == ["x", "y", "x", "y"]
+    np.testing.assert_allclose(per_site["kw"], [30 * 24, 2 * 30 * 24, 31 * 24 - 1, 2 * (31 * 24 - 1)], rtol=1e-9)
 
 
 def test_13_custom_reducers(
@@ -399,8 +419,9 @@ def test_12_keyed_windows() -> None:
     np.testing.assert_allclose(top["load"], frame["kw"] / total, rtol=1e-12)
 
 
-def test_17_looking(ticks: dict[str, npt.NDArray[np.generic]]) -> None:
-    stock = tl.stream(ticks, time="ts")["price"]
+def test_17_looking(ticks: dict[str, npt.NDArray[np.generic]], tmp_path: Path) -> None:
+    tl.Table(ticks).write_parquet(tmp_path / "ticks.parquet")
+    stock = tl.scan_parquet(tmp_path / "ticks.parquet", time="ts")["price"]
     diff = stock["-10s":].mean() - stock["-20s":].mean()
     trend = diff.filter(diff > 0).alias("trend")
     assert (trend.schema, trend.lookback, trend.lookahead) == ({"trend": "f64"}, "20s", "0s")
@@ -413,3 +434,5 @@ def test_17_looking(ticks: dict[str, npt.NDArray[np.generic]]) -> None:
         trend.explain("llvm", analyze=True)
     assert "flowchart" in trend.explain("logical", format="mermaid")
     assert "digraph" in trend.explain("optimized", format="dot")
+    chart = tl.plot(stock, stock["-10s":].mean().alias("ma10"), trend, start="00:30", end="00:45").to_dict()
+    assert len(chart["layer"]) == 3

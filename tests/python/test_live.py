@@ -601,8 +601,8 @@ MISTAKES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "a value for all rows": (
         lambda: ticks()["px"].session().push({"t": [1, 2], "px": 1.0}),
-        TypeError,
-        "column `px` is 1.0, and others are columns of values",
+        tl.SchemaError,
+        "column `px` is 1.0, which is one value; give a list or an array",
     ),
     "no rows at all": (lambda: ticks()["px"].session().push(7), TypeError, "no rows that Arrow can see"),
     "a wrong option": (lambda: ticks()["px"].session(latenes="2s"), TypeError, "did you mean `lateness`"),

@@ -1,5 +1,6 @@
 """The package around the code."""
 
+import inspect
 import re
 import subprocess
 import sys
@@ -24,6 +25,15 @@ def test_everything_public_is_documented() -> None:
     assert tl.__doc__
     for name in tl.__all__:
         assert getattr(tl, name).__doc__, name
+
+
+def test_everything_public_has_an_example() -> None:
+    named = {name: getattr(tl, name) for name in tl.__all__ if name != "__version__"}
+    for kind in (tl.Stream, tl.Window, tl.Table, tl.Program, tl.Query):
+        named |= {f"{kind.__name__}.{name}": getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
+    # What only a cluster can run has its examples in the tests of Spark.
+    del named["Stream.on_spark"]
+    assert [name for name, value in named.items() if ">>>" not in (inspect.getdoc(value) or "")] == []
 
 
 def test_nothing_else_need_be_installed() -> None:

@@ -7,7 +7,7 @@ import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -46,6 +46,22 @@ def test_pickling(trades: tl.Stream) -> None:
     big = tl.when(tl.col("qty") > 1).then(tl.col("px")).otherwise(0.0)
     condition = pickle.loads(pickle.dumps((big > 9.5) & (tl.col("sym") == "b")))
     assert trades.filter(condition).collect()["qty"] == [5, 3]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        tl.tumbling("3s"),
+        tl.hopping("4s", every="2s"),
+        tl.count(2, every=2),
+        tl.session("2s", max_length="4s"),
+        tl.calendar("1d", tz="Europe/Paris", offset="6h", closed="right"),
+    ],
+)
+def test_windows_are_pickled(trades: tl.Stream, spec: tl.WindowSpec) -> None:
+    assert pickle.loads(pickle.dumps(spec)) == spec
+    for kept in (trades["px"].window(spec), trades["px"].window("3s", closed="left"), trades["px"]["-2s":"+1s"]):
+        assert pickle.loads(pickle.dumps(kept)).sum().collect() == kept.sum().collect()
 
 
 def test_a_query_function_is_pickled_by_name(tmp_path: Path) -> None:
@@ -261,6 +277,31 @@ def test_pictures_are_well_formed(trades: tl.Stream) -> None:
         (lambda s: tl.plot(s["px"], start="09:30"), ValueError, "with its date"),
         (lambda _: tl.stream(ROWS, time="t", unit="s", tz="Europe/Pariss"), tl.SchemaError, "no time zone is called"),
         (lambda _: tl.stream(pl.LazyFrame({"t": [1]}), time="t"), TypeError, r"collect\(\)"),
+        (lambda s: s.key_by(["sym", "qty"]), TypeError, "one column"),
+        (lambda s: s.lookup({"sym": ["a"], "n": [1]}, on="sym"), TypeError, r"tl\.table"),
+        (lambda s: s.join_asof(s.collect()), TypeError, "not with Table"),
+        (lambda s: s["px"].prev(-1), ValueError, "to come"),
+        (lambda s: s["px"].fill_null(), TypeError, "a value or a strategy, not none"),
+        (lambda s: s["px"].fill_null(0.0, strategy="forward"), TypeError, "not both"),
+        (lambda s: s.with_columns(mid="px"), TypeError, r"mid=tl\.col\('px'\)"),
+        (lambda s: s.select("prx"), tl.SchemaError, "did you mean `px`"),
+        (lambda s: s.drop("prx"), tl.SchemaError, "did you mean `px`"),
+        (lambda s: s.rename({"prx": "y"}), tl.SchemaError, "did you mean `px`"),
+        (lambda s: s.drop("px", "qty", "sym"), tl.SchemaError, "one column at least"),
+        (lambda s: s["px"].collect(threads=-1), ValueError, "one thread at least"),
+        (lambda _: tl.col("px").rolling("10s"), AttributeError, "did you mean `window`"),
+        (lambda s: s["px"].show_graph("asm"), ValueError, "show_graph"),
+        (lambda _: tl.stream("ticks.parquet", time="t"), TypeError, r"tl\.scan_parquet"),
+        (lambda _: tl.stream({"t": [1, 2], "x": 5}, time="t"), tl.SchemaError, "one value"),
+        (lambda _: tl.scan_parquet(__file__, tim="t"), TypeError, "did you mean `time`"),
+        (lambda _: tl.scan_parquet(Path(__file__).parent, time="t"), IsADirectoryError, r"/\*\.parquet"),
+        (lambda _: tl.stream(pl.DataFrame({"t": [1], "x": [None]}), time="t"), tl.SchemaError, "column `x`.*Null"),
+        (lambda _: tl.stream(pd.DataFrame({"t": [1, 2], "x": [1, "a"]}), time="t"), tl.SchemaError, "column x"),
+        (
+            lambda _: tl.stream({"t": [datetime(2026, 1, 1), datetime(2026, 1, 2, tzinfo=timezone.utc)]}, time="t"),  # noqa: DTZ001
+            tl.SchemaError,
+            "column `t`, row 1: times with and without a time zone",
+        ),
     ],
 )
 def test_mistakes_are_explained(
@@ -271,6 +312,52 @@ def test_mistakes_are_explained(
 ) -> None:
     with pytest.raises(kind, match=message):
         mistake(trades)  # type: ignore[operator]
+
+
+def test_notebooks_show_streams_of_any_kind(trades: tl.Stream) -> None:
+    assert "<svg" in trades["px"]._repr_html_()
+    assert "<svg" in trades._repr_html_()
+    assert "<svg" not in trades["sym"]._repr_html_()
+    assert "sort=True" in tl.stream({"t": [2, 1], "x": [1.0, 2.0]}, time="t")._repr_html_()
+    assert "<svg" not in tl.source("x", {"t": "i64", "x": "f64"}, time="t")._repr_html_()
+
+
+def test_points_are_points_steps_are_steps_whatever_the_date_is() -> None:
+    def kinds(*streams: tl.Stream) -> list[str]:
+        return [layer["mark"]["type"] for layer in tl.plot(*streams, backend="altair").to_dict()["layer"]]
+
+    for base in (0, 1_767_605_400_123_457):
+        times = base + np.cumsum(np.random.default_rng(1).integers(2, 2_000_000, 200))
+        x = tl.stream({"ts": times.astype("M8[us]"), "x": np.arange(200.0)}, time="ts")["x"]
+        few = x.filter(x < 50)
+        assert kinds(x, few, x.hold(), x.window(tl.tumbling("10s")).mean()) == ["line", "point", "rule", "rule"]
+    assert kinds(tl.stream({"t": [1, 2, 3], "x": [1, 2, 3]}, time="t")["x"]) == ["point"]
+    y = tl.stream({"t": [-3, 0, 4], "x": [1.0, 2.0, 3.0]}, time="t")["x"]
+    assert str(tl.plot(y, end=0, backend="svg")) == str(tl.plot(y.filter(y < 3), backend="svg"))
+
+
+def test_what_is_not_finite_is_not_drawn() -> None:
+    values = [1.0, math.inf, 2.0, math.nan, -math.inf]
+    x = tl.stream({"t": [1, 2, 3, 4, 5], "x": values}, time="t")["x"]
+    finite = tl.stream({"t": [1, 3], "x": [1.0, 2.0]}, time="t")["x"]
+    assert str(tl.plot(x, backend="svg")) == str(tl.plot(finite, backend="svg"))
+
+
+def test_edges_of_windows_of_plain_ticks() -> None:
+    x = tl.stream({"t": [1, 2, 7], "x": [1.0, 2.0, 3.0]}, time="t")["x"]
+    edges = x.window(tl.tumbling(4)).agg(start=tl.window_start(), end=tl.window_end(), n=tl.len())
+    assert edges.collect().to_dict() == {"t": [4, 8], "start": [0, 4], "end": [4, 8], "n": [2, 1]}
+    assert x.window(3).start().collect()["x"] == [-2, -1, 4]
+
+
+def test_a_key_that_both_sides_of_a_join_have_is_there_once(trades: tl.Stream) -> None:
+    quotes = tl.stream({"t": [1, 2], "sym": ["a", "b"], "bid": [9.0, 8.0]}, time="t", unit="s")
+    left, right = trades.key_by("sym"), quotes.key_by("sym")
+    assert left.join_asof(right).collect().columns == ["t", "px", "qty", "sym", "bid"]
+    assert left.join_asof(right).collect()["bid"] == [9.0, 8.0, 9.0, 8.0]
+    assert left.join(right).collect().columns == ["t", "px", "qty", "sym", "bid"]
+    assert "sym_right" in trades.join_asof(quotes).collect().columns
+    assert "sym_right" in left.join_asof(right.select("sym")).collect().columns
 
 
 def test_functions_and_numbers_of_numpy(trades: tl.Stream) -> None:
@@ -284,13 +371,16 @@ def test_functions_and_numbers_of_numpy(trades: tl.Stream) -> None:
     assert round(px).collect()["px"] == values.round().tolist()
 
 
-def test_instants_are_texts_too(trades: tl.Stream) -> None:
+def test_instants_are_texts_too(trades: tl.Stream, tmp_path: Path) -> None:
     part = ("1970-01-01 00:00:01", "1970-01-01T01:00:02+01:00")
     assert trades.collect(part=part) == trades.collect(part=(1, 2))
     times = [datetime(2026, 1, 5, 9, minute) for minute in range(60)]  # noqa: DTZ001
     x = tl.stream({"ts": times, "x": list(range(60))}, time="ts")["x"]
     half = tl.plot(x, start="09:30", end="2026-01-05 09:45", backend="svg")
     assert str(half) == str(tl.plot(x, start=times[30], end=times[45], backend="svg"))
+    x.sink_parquet(tmp_path / "x.parquet")
+    stored = tl.scan_parquet(tmp_path / "x.parquet", time="ts")["x"]
+    assert str(tl.plot(stored, start="09:30", end="09:45", backend="svg")) == str(half)
 
 
 def test_rows_in_more_forms() -> None:
@@ -304,6 +394,17 @@ def test_windows_map_events_by_themselves(trades: tl.Stream) -> None:
     other = tl.stream(ROWS, time="t", unit="s")["px"]
     with pytest.raises(tl.QueryError, match="by itself alone"):
         trades["px"].window(1).map(lambda v: v + other).sum()
+
+
+def test_reducers_of_ones_own_see_what_events_are_mapped_to(trades: tl.Stream) -> None:
+    total = tl.reducer(init=lambda: {"n": 0}, acc=lambda s, v: {"n": s.n + v}, result=lambda s: s.n)
+    value = tl.reducer(init=lambda: {"v": 0.0}, acc=lambda s, e: {"v": s.v + e.a * e.b}, result=lambda s: s.v)
+    expected = trades["qty"]["-5s":].reduce(total).collect()["qty"]
+    assert expected == [1, 6, 8, 10]
+    assert trades["-5s":]["qty"].reduce(total).collect()["custom"] == expected
+    assert trades.window("5s").agg(n=tl.col("qty").reduce(total)).collect()["n"] == expected
+    records = trades["-5s":].map(lambda e: tl.struct(a=e["px"], b=e["qty"]))
+    assert records.reduce(value).collect()["custom"] == [10.0, 65.0, 83.0, 109.0]
 
 
 def test_reducers_refuse_what_cannot_be_traced(trades: tl.Stream) -> None:
