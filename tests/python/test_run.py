@@ -283,8 +283,23 @@ print("finished")
 """
 
 
-def test_ctrl_c_ends_a_long_run() -> None:
-    command = [sys.executable, "-c", SLOW]
+LONG = """
+import os, signal, threading
+from tilt.run import Query
+sums = "  ".join(f"~y{k}[t] = ~y{k - 1}[t] + reduce mean ~x[t-{k} : t]" for k in range(1, 4000))
+threading.Timer(1.0, signal.raise_signal, [signal.SIGINT]).start()
+try:
+    Query(f"query q unit tick {{ input ~x: f64 point  ~y0[t] = ~x[t]  {sums}  output ~y3999 }}")
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    os._exit(0)
+print("finished")
+"""
+
+
+@pytest.mark.parametrize("script", [SLOW, LONG], ids=["run", "program"])
+def test_ctrl_c_ends_what_takes_long(script: str) -> None:
+    command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)  # noqa: S603
     assert done.returncode == 0, done.stderr + done.stdout
     assert done.stdout.startswith("interrupted")

@@ -45,6 +45,9 @@ pub(crate) struct Query {
     pub(crate) compiled: Compiled,
 }
 
+/// Expressions of a program that takes more than some milliseconds to optimise.
+const LONG: usize = 128;
+
 #[pymethods]
 impl Query {
     #[new]
@@ -53,7 +56,13 @@ impl Query {
             Source::Text(text) => guarded(py, || parse(&text))??,
             Source::Program(program) => program.get().0.clone(),
         };
-        let compiled = guarded(py, || compile(&program))??;
+        // A thread takes longer than most programs do, and nobody interrupts those.
+        let compiled = if program.exprs.len() < LONG {
+            guarded(py, || compile(&program))??
+        } else {
+            let program = program.clone();
+            watched(py, move || compile(&program), |_| Ok(()), || {})??
+        };
         Ok(Self { program, compiled })
     }
 

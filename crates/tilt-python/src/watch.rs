@@ -16,6 +16,9 @@ use pyo3::prelude::*;
 
 use crate::guard::{caught, internal};
 
+/// Bytes that the work can have on its stack, as many as where it is done on the main thread: programs are trees. Only what is touched is memory.
+const STACK: usize = 8 << 20;
+
 /// Ctrl-C is noticed within this time.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
 
@@ -30,6 +33,7 @@ pub(crate) fn watched<T: Send + 'static>(
     let (done, result) = channel();
     let result = Mutex::new(result);
     let worker = thread::Builder::new().name("tilt-run".to_owned());
+    let worker = worker.stack_size(STACK);
     worker.spawn(move || {
         // Nobody listens any more if the run was interrupted.
         let _ = done.send(caught(work));
