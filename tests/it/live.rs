@@ -750,3 +750,81 @@ fn rows_that_stay_grouped_give_what_a_run_in_one_go_gives() {
         }
     }
 }
+
+/// Rows of keys some of which come often and others seldom, a few of them without a value.
+fn uneven_rows(seed: u64, key: &str) -> SnapshotBuffer {
+    let mut next = noise(seed);
+    let (mut stamps, mut keys, mut values, mut t) = (Vec::new(), Vec::new(), Vec::new(), 0);
+    for row in 0..3000 {
+        t += next(4);
+        stamps.push(t);
+        keys.push(if row % 50 == 0 { next(40) } else { next(5) });
+        values.push((next(12) > 0).then(|| next(1000) as f64 / 7.0));
+    }
+    let texts = keys.iter().map(|key| format!("key {key}"));
+    let keys: ArrayRef = match key {
+        "utf8" => Arc::new(StringArray::from_iter_values(texts)),
+        _ => Arc::new(Int64Array::from(keys)),
+    };
+    let columns = vec![
+        Column::new("k", keys),
+        Column::new("v", Arc::new(Float64Array::from(values))),
+    ];
+    let timeline = Timeline::explicit(stamps.into(), Spans::Fixed(1));
+    SnapshotBuffer::record(timeline, columns, None, Unit::Tick).expect("as many rows")
+}
+
+#[test]
+fn of_each_key_no_more_is_held_than_it_counts() {
+    let bodies = [
+        // (the rows of a key that are needed at most, of each input; the query)
+        (3, "~y[t] = {v: ~x[t].v, p: ~x.prev(2).v}"),
+        (
+            2,
+            "~h[t] = hold(~q[t]) ~y[t at ~x] = {v: ~x[t].v, q: ~h[t].v}",
+        ),
+        (4, "~y[t] = {v: ~x[t].v, s: reduce len ~q[#-3 : #]}"),
+        (
+            40,
+            "~y[t] = {v: ~x[t].v, p: ~x.prev(1).v, m: reduce len ~x[t-20 : t]}",
+        ),
+    ];
+    for key in ["i64", "utf8"] {
+        for (most, body) in bodies {
+            let text = format!(
+                "query q unit tick {{ input ~x: {{k: {key}, v: f64}} point key k overlap bag \
+                 input ~q: {{k: {key}, v: f64}} point key k overlap bag {body} output ~y }}"
+            );
+            let query = Query::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            let compiled = query.compile().expect("compiles");
+            let (x, q) = (uneven_rows(5, key), uneven_rows(6, key));
+            let inputs = [("x".to_owned(), x.clone()), ("q".to_owned(), q.clone())];
+            let options = RunOptions::default().threads(1);
+            let expected = compiled.run(&BTreeMap::from(inputs), &options);
+            let expected = listed(&expected.expect("runs"));
+            for size in [1, 17, 400] {
+                let mut live = compiled.live(&options).expect("a live run");
+                assert_eq!(live.holds_all(), None, "{text}");
+                let mut found = Vec::new();
+                for at in (0..x.len()).step_by(size) {
+                    let len = size.min(x.len() - at);
+                    live.push("q", &q.slice(at, len)).expect("in order");
+                    live.push("x", &x.slice(at, len)).expect("in order");
+                    found.extend(listed(&live.take().expect("runs")));
+                    let held = live.held();
+                    let most = 2 * 45 * most + 3 * size + 300;
+                    assert!(
+                        held.iter().all(|input| input.rows <= most),
+                        "{held:?} of {text}"
+                    );
+                    if at % 7 == 3 {
+                        let state = live.save().expect("a state");
+                        live = compiled.resume(state, &options).expect("goes on");
+                    }
+                }
+                found.extend(listed(&live.finish(None).expect("runs")));
+                assert_eq!(found, expected, "{size} rows at a time, of {text}");
+            }
+        }
+    }
+}

@@ -249,7 +249,7 @@ fn queries_that_need_all_input_say_which_and_why() {
          run the query on all input at once"
     );
     assert_eq!(
-        whole("input ~x: {a: f64, b: i64} point key b ~s[t] = ~x.prev(1).a output ~s"),
+        whole("input ~x: {a: f64, b: i64} until_next key b ~s[t] = ~x.prev(1).a output ~s"),
         "~x cannot be computed from chunks, because the query counts events of each key of ~x, which may be any time apart; run the query on all input at once"
     );
     assert_eq!(

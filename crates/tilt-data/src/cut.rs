@@ -4,7 +4,7 @@ use std::{cmp::Reverse, collections::BinaryHeap, ops::Range};
 
 use tilt_ir::{Reach, Span};
 
-use crate::snapshot::SnapshotBuffer;
+use crate::{error::Result, snapshot::SnapshotBuffer};
 
 impl SnapshotBuffer {
     /// The events that the part `span` of a query's output may depend on, sharing all buffers: [`cut_rows`] as a slice.
@@ -30,6 +30,38 @@ impl SnapshotBuffer {
         let first = self.reach_back(span.start, lookback);
         let end = self.reach_ahead(span.end, lookahead);
         first..end.max(first)
+    }
+
+    /// The rows that what comes after `from` may depend on if each key counts its own events: of each key those that a cut of its stream would keep, in the
+    /// order of all rows.
+    ///
+    /// # Errors
+    /// When there is no such column, or it has no keys.
+    pub fn rows_back_by_key(&self, column: &str, from: i64, lookback: Reach) -> Result<Vec<usize>> {
+        let Reach::Bounded {
+            ticks,
+            events: events @ 1..,
+        } = lookback
+        else {
+            return Ok((self.reach_back(from, lookback)..self.len()).collect());
+        };
+        let timeline = self.timeline();
+        let end = |row: &u64| timeline.end(*row as usize);
+        let groups = self.groups(column)?;
+        let mut kept: Vec<usize> = Vec::new();
+        for (_, range) in groups.iter() {
+            let rows = &groups.rows[range];
+            let (before, after) = rows.split_at(rows.partition_point(|row| end(row) <= from));
+            let mut walk = Walk::new(from.saturating_add(1), ticks, events);
+            let events = before
+                .iter()
+                .rev()
+                .filter(|row| self.is_event(**row as usize));
+            let reached = events.take_while(|row| walk.step(end(row)));
+            kept.extend(reached.chain(after).map(|row| *row as usize));
+        }
+        kept.sort_unstable();
+        Ok(kept)
     }
 
     fn reach_back(&self, from: i64, reach: Reach) -> usize {

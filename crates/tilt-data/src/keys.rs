@@ -36,13 +36,7 @@ impl SnapshotBuffer {
     /// # Errors
     /// When there is no such column.
     pub fn split_by_key(&self, column: &str) -> Result<Vec<(Key, Self)>> {
-        let keys = self
-            .column(column)
-            .ok_or_else(|| DataError::MissingColumn {
-                column: column.to_owned(),
-                columns: self.columns().iter().map(|c| c.name().to_owned()).collect(),
-            })?;
-        let groups = Groups::of(column, keys.array())?;
+        let groups = self.groups(column)?;
         let rows: Vec<usize> = groups.rows.iter().map(|r| *r as usize).collect();
         // Grouped rows are not in time order as a whole, so their common timeline is only a place for the values.
         let grouped =
@@ -60,6 +54,17 @@ impl SnapshotBuffer {
             (key.clone(), stream)
         });
         Ok(split.collect())
+    }
+
+    /// The rows of each key in a column.
+    pub(crate) fn groups(&self, column: &str) -> Result<Groups> {
+        let keys = self
+            .column(column)
+            .ok_or_else(|| DataError::MissingColumn {
+                column: column.to_owned(),
+                columns: self.columns().iter().map(|c| c.name().to_owned()).collect(),
+            })?;
+        Groups::of(column, keys.array())
     }
 
     /// One buffer of all events of several streams, ordered by end and at equal ends by stream: what

@@ -133,7 +133,12 @@ impl Compiled {
         let (holds, waits) = (why(Kind::Holds), why(Kind::Waits));
         let inputs = program.inputs().map(|(id, input)| {
             let mut arriving = Arriving::new(program, id, lineage.halo(id));
-            if holds.is_some() || waits.is_some() {
+            let holds = obstacles.iter().any(|obstacle| {
+                let of_others =
+                    program.streams[obstacle.stream].as_input().is_some() && obstacle.stream != id;
+                obstacle.kind == Kind::Holds && !of_others
+            });
+            if holds || waits.is_some() {
                 arriving.hold_all(waits.is_some() && input.key.is_some());
             }
             arriving

@@ -1,8 +1,10 @@
 //! Cuts against the definition of a halo.
 
-use arrow_array::BooleanArray;
-use tilt_data::SnapshotBuffer;
-use tilt_ir::{OPEN, Reach, Span, SpanRule};
+use std::{collections::BTreeSet, sync::Arc};
+
+use arrow_array::{BooleanArray, Int64Array, cast::AsArray, types::Int64Type};
+use tilt_data::{Column, SnapshotBuffer, Spans, Timeline};
+use tilt_ir::{OPEN, Reach, Span, SpanRule, Unit};
 
 use crate::support::{Rng, events, interval_stream, stream};
 
@@ -196,4 +198,48 @@ fn an_open_event_is_in_every_cut_after_its_start() {
     assert_eq!(events(&cut), [Span::new(4, OPEN)]);
     let first = held.cut(Span::new(0, 3), Reach::NONE, Reach::NONE);
     assert_eq!(events(&first), [Span::new(0, 4)]);
+}
+
+#[test]
+fn what_keys_count_is_what_cuts_of_their_streams_keep() {
+    let mut rng = Rng(9);
+    for _ in 0..500 {
+        let mut t = 0;
+        let times: Vec<i64> = (0..rng.range(0, 40))
+            .map(|_| {
+                t += rng.range(0, 4);
+                t
+            })
+            .collect();
+        let keys: Int64Array = times.iter().map(|_| rng.range(0, 5)).collect();
+        let rows: Int64Array = (0..times.len() as i64).collect();
+        let columns = vec![
+            Column::new("key", Arc::new(keys)),
+            Column::new("row", Arc::new(rows)),
+        ];
+        let timeline = Timeline::explicit(times.into(), Spans::Fixed(1));
+        let keep: BooleanArray = (0..timeline.len()).map(|_| Some(rng.chance(80))).collect();
+        let whole = SnapshotBuffer::record(timeline, columns, None, Unit::Tick).unwrap();
+        let whole = whole.masked(&keep).unwrap();
+        let from = rng.range(-3, 80);
+        let reach = Reach::Bounded {
+            ticks: rng.range(0, 12),
+            events: rng.range(0, 3) as u64,
+        };
+        let kept = whole.rows_back_by_key("key", from, reach).unwrap();
+        assert!(kept.is_sorted());
+        let events = |rows: &mut dyn Iterator<Item = usize>| -> BTreeSet<usize> {
+            rows.filter(|row| whole.is_event(*row)).collect()
+        };
+        let mut expected = BTreeSet::new();
+        for (_, of_key) in whole.split_by_key("key").unwrap() {
+            let cut = of_key.cut(Span::new(from, i64::MAX), reach, Reach::Unbounded);
+            let numbers = cut.column("row").unwrap().array();
+            let numbers = numbers.as_primitive::<Int64Type>().values().iter();
+            expected.extend(events(&mut numbers.map(|row| *row as usize)));
+        }
+        assert_eq!(events(&mut kept.into_iter()), expected, "{from} {reach:?}");
+    }
+    let points = stream(&[1, 2], SpanRule::Point);
+    assert!(points.rows_back_by_key("key", 0, counted(1)).is_err());
 }

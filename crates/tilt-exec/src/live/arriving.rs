@@ -40,6 +40,7 @@ pub(crate) struct Arriving {
     /// Whether events start in the order in which they end, and whether each starts when those before it have ended.
     pub(super) is_in_order: bool,
     is_disjoint: bool,
+    is_keyed: bool,
     /// Whether its keys alone may give output.
     has_keys: bool,
     /// The last event.
@@ -59,9 +60,8 @@ impl Arriving {
     pub(crate) fn new(program: &Program, id: StreamId, halo: Option<Halo>) -> Self {
         let input = program.streams[id].as_input().expect("an input");
         let none = nothing(program, input);
-        // Each key counts its own events, which may be any time apart.
         let lookback = match halo.map_or(Reach::NONE, |halo| halo.lookback) {
-            Reach::Bounded { events: 1.., .. } if input.key.is_some() => Reach::Unbounded,
+            Reach::Bounded { events: 1.., .. } if !can_count_by_key(input) => Reach::Unbounded,
             lookback => lookback,
         };
         Self {
@@ -69,7 +69,7 @@ impl Arriving {
             name: input.name.clone(),
             halo,
             is_exhausted: false,
-            held: Held::new(none.clone()).with_key(text_key(input)),
+            held: holding(input, none.clone()),
             by_key: None,
             begun: none,
             fresh_rows: 0,
@@ -79,6 +79,7 @@ impl Arriving {
             open_start: None,
             is_in_order: is_in_order(input),
             is_disjoint: input.overlap == Overlap::Disjoint && input.key.is_none(),
+            is_keyed: input.key.is_some(),
             has_keys: false,
             last: None,
             tail: VecDeque::new(),
@@ -508,7 +509,12 @@ impl Arriving {
 
     /// The rows that a part of the output depends on.
     pub(crate) fn cut(&mut self, part: Span) -> Result<SnapshotBuffer, Error> {
-        let (lookback, from) = (self.lookback, part.start.saturating_sub(self.slack));
+        // What is held of keys that count their events is no more than twice what they need.
+        let lookback = match self.lookback {
+            Reach::Bounded { events: 1.., .. } if self.is_keyed => Reach::Unbounded,
+            lookback => lookback,
+        };
+        let from = part.start.saturating_sub(self.slack);
         let lookahead = self.halo.map_or(Reach::Unbounded, |halo| halo.lookahead);
         let cut = |held: &SnapshotBuffer| {
             let first = held.cut_rows(Span::new(from, i64::MAX), lookback, Reach::Unbounded);
@@ -528,7 +534,10 @@ impl Arriving {
     pub(crate) fn forget(&mut self, until: i64) -> Result<(), Error> {
         let from = until.saturating_sub(self.slack);
         let forgotten = self.held.forget(from, self.lookback);
-        forgotten.map_err(|error| self.broken(error))?;
+        if forgotten.map_err(|error| self.broken(error))? {
+            // Rows before the last ones have other numbers.
+            self.by_key = None;
+        }
         self.fresh_rows = self.held.rows_after(until);
         Ok(())
     }
@@ -558,7 +567,7 @@ impl Arriving {
             self.row_bytes = bytes(&state.rows).div_ceil(state.rows.len()).max(1);
         }
         self.fresh_rows = state.rows.len();
-        self.held = Held::new(state.rows.slice(0, 0)).with_key(text_key(input));
+        self.held = holding(input, state.rows.slice(0, 0));
         self.hold(&state.rows)?;
         self.begun = state.begun;
         self.rows = state.count;
@@ -571,10 +580,16 @@ impl Arriving {
     }
 }
 
-/// The column of keys, if they are strings.
-fn text_key(input: &Input) -> Option<&str> {
-    let key = input.key.as_deref()?;
-    (input.dtype.field(key)? == &DType::Utf8).then_some(key)
+/// No rows of an input, with columns as these.
+fn holding(input: &Input, none: SnapshotBuffer) -> Held {
+    let key = input.key.as_deref();
+    let is_text = key.is_some_and(|key| input.dtype.field(key) == Some(&DType::Utf8));
+    Held::new(none).with_key(key, is_text)
+}
+
+/// Whether it can be told which rows are the last ones of their keys, if there are keys: not of those whose ends depend on the next row of the key.
+pub(super) fn can_count_by_key(input: &Input) -> bool {
+    input.key.is_none() || input.span != SpanRule::UntilNext
 }
 
 fn event(end: i64, length: i64) -> Span {

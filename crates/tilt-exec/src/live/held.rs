@@ -8,6 +8,9 @@ use tilt_ir::{OPEN, Reach, Span};
 use super::coded::Coded;
 use crate::tail::{Fresh, Tail};
 
+/// Rows that are held of all keys before it is looked which of them are not needed.
+const FEW: usize = 1 << 4;
+
 /// Chunks of rows that follow each other, none of them empty, and after them rows that are put together to one. Only the last may have a row whose end is not known.
 ///
 /// Adding rows, and dropping those that end before an instant, take as long as there are such rows, not as long as there are rows that stay.
@@ -23,8 +26,10 @@ pub(crate) struct Held {
     counted: usize,
     /// No rows, of the columns that rows have.
     none: SnapshotBuffer,
-    /// The column of keys, if they are strings, and what those of all chunks stand for, if they are codes.
+    /// The column of keys.
     key: Option<String>,
+    /// Whether keys are strings, and what those of all chunks stand for, if they are codes.
+    is_text: bool,
     coded: Option<Coded>,
     /// The rows that were shown last, if keys are codes.
     shown: Option<SnapshotBuffer>,
@@ -40,15 +45,17 @@ impl Held {
             counted: 0,
             none,
             key: None,
+            is_text: false,
             coded: None,
             shown: None,
         }
     }
 
-    /// The same, of rows that have strings as keys in a column: rows that are put together have none.
-    pub(crate) fn with_key(self, key: Option<&str>) -> Self {
+    /// The same, of rows that have keys in a column, which may be strings: rows that are put together have none.
+    pub(crate) fn with_key(self, key: Option<&str>, is_text: bool) -> Self {
         Self {
             key: key.map(str::to_owned),
+            is_text,
             ..self
         }
     }
@@ -347,13 +354,22 @@ impl Held {
         if chunk == 0 { self.gone } else { 0 }
     }
 
-    /// Drops rows that nothing after `from` depends on, with a lookback of `reach`.
-    pub(crate) fn forget(&mut self, from: i64, reach: Reach) -> Result<(), DataError> {
+    /// Drops rows that nothing after `from` depends on, with a lookback of `reach`. Whether there were others before some of them.
+    pub(crate) fn forget(&mut self, from: i64, reach: Reach) -> Result<bool, DataError> {
         self.shown = None;
         let rows = self.rows;
-        self.drop_rows(from, reach)?;
+        let counts = matches!(reach, Reach::Bounded { events: 1.., .. });
+        let mut are_between = false;
+        if let Some(key) = self.key.clone().filter(|_| counts) {
+            are_between = self.drop_rows_by_key(&key, from, reach)?;
+        } else {
+            self.drop_rows(from, reach)?;
+        }
         // Rows that are looked back to more than once are worth codes.
-        if let Some(key) = self.key.as_ref().filter(|_| self.coded.is_none())
+        if let Some(key) = self
+            .key
+            .as_ref()
+            .filter(|_| self.is_text && self.coded.is_none())
             && 3 * self.rows > rows
         {
             let mut coded = Coded::new(key);
@@ -362,7 +378,28 @@ impl Held {
             }
             self.coded = Some(coded);
         }
-        Ok(())
+        Ok(are_between)
+    }
+
+    /// The same where each key counts its own events. Whether something was dropped.
+    fn drop_rows_by_key(&mut self, key: &str, from: i64, reach: Reach) -> Result<bool, DataError> {
+        // Finding out takes as long as there are rows, so not before they are twice as many.
+        if self.len() < (2 * self.counted).max(FEW) {
+            return Ok(false);
+        }
+        let all = self.len();
+        let kept = self.join()?.rows_back_by_key(key, from, reach)?;
+        self.counted = kept.len();
+        if kept.len() == all {
+            return Ok(false);
+        }
+        self.shown = None;
+        for chunk in &mut self.chunks {
+            *chunk = chunk.gather(&kept)?;
+        }
+        self.chunks.retain(|chunk| !chunk.is_empty());
+        self.rows = kept.len();
+        Ok(true)
     }
 
     fn drop_rows(&mut self, from: i64, reach: Reach) -> Result<(), DataError> {

@@ -7,7 +7,10 @@ use tilt_ir::{
     StreamId, Temporal, strict_in,
 };
 
-use crate::{error::Error, live::arriving::is_in_order};
+use crate::{
+    error::Error,
+    live::arriving::{can_count_by_key, is_in_order},
+};
 
 /// What results depend on of where the run ends, if all events have known ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -315,7 +318,11 @@ pub(crate) fn obstacles(program: &Program, lineage: &Lineage) -> Vec<Obstacle> {
                     let why = format!("a result may depend on the whole {side} of ~{}", input.name);
                     meets(kind, id, why);
                 }
-                Reach::Bounded { events, .. } if events > 0 && input.key.is_some() => {
+                Reach::Bounded { events, .. }
+                    if events > 0
+                        && input.key.is_some()
+                        && (kind == Kind::Waits || !can_count_by_key(input)) =>
+                {
                     let why = format!(
                         "the query counts events of each key of ~{}, which may be any time apart",
                         input.name
