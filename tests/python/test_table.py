@@ -226,3 +226,12 @@ def test_writing_says_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(tl.FileError, match="ipc files cannot be compressed by snappy"):
         table.write_ipc(tmp_path / "x.arrow", compression="snappy")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_times_in_memory_of_numpy_are_looked_through_at_every_run() -> None:
+    times = np.array([1, 2, 3])
+    stream = tl.stream({"t": times, "x": np.array([1.0, 2.0, 4.0])}, time="t")["x"]
+    assert stream.collect()["x"].to_list() == [1.0, 2.0, 4.0]
+    times[1] = 9
+    with pytest.raises(tl.errors.UnsortedError):
+        stream.collect()

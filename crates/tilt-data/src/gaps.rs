@@ -1,5 +1,7 @@
 //! Distances between times: whether they are in order, coincide, have a period.
 
+use arrow_buffer::ScalarBuffer;
+
 /// Fewer times are not worth another thread.
 const ROWS: usize = 1 << 17;
 /// Fewer are not worth wider vectors: small pushes of a live run have so many.
@@ -13,6 +15,39 @@ pub struct Gaps {
     /// At least 0.
     pub max: i64,
 }
+
+/// Times that were looked through, and what was found. They are held, so that other times are not taken for them.
+#[derive(Clone, Debug)]
+pub struct KnownGaps {
+    times: ScalarBuffer<i64>,
+    gaps: Gaps,
+}
+
+impl KnownGaps {
+    /// Looks through times on so many threads, if there are many. Nobody may change them from now on.
+    pub fn of(times: ScalarBuffer<i64>, threads: usize) -> Self {
+        let gaps = Gaps::of(&times, threads);
+        Self { times, gaps }
+    }
+
+    /// What was found.
+    pub fn gaps(&self) -> Gaps {
+        self.gaps
+    }
+
+    /// What was found, if these times are the same memory.
+    pub(crate) fn gaps_of(&self, times: &[i64]) -> Option<Gaps> {
+        std::ptr::eq(&raw const *self.times, times).then_some(self.gaps)
+    }
+}
+
+impl PartialEq for KnownGaps {
+    fn eq(&self, other: &Self) -> bool {
+        self.gaps_of(&other.times).is_some()
+    }
+}
+
+impl Eq for KnownGaps {}
 
 impl Gaps {
     const NONE: Self = Self {
@@ -117,6 +152,11 @@ mod tests {
         }
         assert_eq!(Gaps::of(&[], 2), Gaps::NONE);
         assert_eq!(Gaps::of(&[7], 2), Gaps::NONE);
+        let known = KnownGaps::of(times.clone().into(), 2);
+        assert_eq!(known.gaps(), Gaps::of(&times, 1));
+        assert_eq!(known.gaps_of(&known.times), Some(known.gaps()));
+        assert_eq!(known.gaps_of(&known.times[1..]), None);
+        assert_eq!(known.gaps_of(&times), None);
         let far = [i64::MIN, i64::MAX];
         assert_eq!(Gaps::of(&far, 1).max, i64::MAX);
     }

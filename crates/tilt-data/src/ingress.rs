@@ -17,7 +17,7 @@ use tilt_ir::{DType, Field, Input, OPEN, Overlap, SpanRule, Unit};
 use crate::{
     dtype::{accepts, from_arrow, to_arrow},
     error::{DataError, Result},
-    gaps::Gaps,
+    gaps::{Gaps, KnownGaps},
     keys::{Groups, Key},
     snapshot::{Column, Shape, SnapshotBuffer},
     time_column::{TimeColumn, TimeColumns},
@@ -52,6 +52,8 @@ pub struct IngressOptions {
     pub detect_period: bool,
     /// How many threads look through the times.
     pub threads: usize,
+    /// Times that were looked through already.
+    pub known: Option<KnownGaps>,
 }
 
 impl IngressOptions {
@@ -73,6 +75,7 @@ impl IngressOptions {
             closed_left: false,
             detect_period: true,
             threads: 1,
+            known: None,
         }
     }
 
@@ -108,6 +111,13 @@ impl IngressOptions {
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
+        self
+    }
+
+    /// Does not look through these times again, where they are those of the rows.
+    #[must_use]
+    pub fn known(mut self, known: KnownGaps) -> Self {
+        self.known = Some(known);
         self
     }
 
@@ -535,7 +545,10 @@ impl<'a> Reader<'a> {
     /// Stamps in order and in range; the pass that also finds the period and coinciding points.
     fn check_stamps(&self, rows: &Rows, given: impl Fn(usize) -> usize) -> Result<Gaps> {
         let (stamps, column) = (&rows.stamps, rows.time.end().name());
-        let gaps = Gaps::of(stamps, self.options.threads);
+        let known = self.options.known.as_ref();
+        let gaps = known
+            .and_then(|known| known.gaps_of(stamps))
+            .unwrap_or_else(|| Gaps::of(stamps, self.options.threads));
         if gaps.min < 0 {
             let row = 1 + stamps
                 .windows(2)

@@ -52,7 +52,7 @@ mod timeline;
 
 pub use egress::{EgressOptions, Layout};
 pub use error::{DataError, Result};
-pub use gaps::Gaps;
+pub use gaps::{Gaps, KnownGaps};
 pub use ingress::{
     IngressOptions, RawRows, RowReader, Stamped, TIME_LIMIT, TimeNames, infer_input, ingest,
     ingest_chunks, ingest_keyed,

@@ -23,7 +23,6 @@ pub(crate) mod tests;
 
 pub(crate) use self::{
     active::{Active, Policy},
-    count::{Counter, Ticks},
     held::Held,
     instants::Instants,
     ranks::Ranks,

@@ -5,7 +5,7 @@ use arrow_buffer::ScalarBuffer;
 use arrow_schema::DataType;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use tilt::{
-    data::{Gaps, TimeColumn, infer_input},
+    data::{KnownGaps, TimeColumn, infer_input},
     ir::{self, Arena, DType, Field, Overlap, SpanRule, Stream, Unit},
 };
 
@@ -125,7 +125,12 @@ pub(crate) fn increasing(py: Python<'_>, rows: &Table, time: &str, threads: Opti
             // Nothing is earlier than the earliest, which no time may be.
             let follows = times.first().is_none_or(|first| last < *first);
             last = times.last().copied().unwrap_or(last);
-            follows && Gaps::of(&times, threads).min > 0
+            let known = KnownGaps::of(times, threads);
+            let is_increasing = known.gaps().min > 0;
+            if rows.batches.len() == 1 {
+                rows.remember(known);
+            }
+            follows && is_increasing
         })
     })
 }

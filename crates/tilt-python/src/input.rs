@@ -11,7 +11,8 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use pyo3::prelude::*;
 use tilt::{
     data::{
-        DataError, IngressOptions, SnapshotBuffer, dtype::unit_to_arrow, ingest, ingest_chunks,
+        DataError, IngressOptions, KnownGaps, SnapshotBuffer, dtype::unit_to_arrow, ingest,
+        ingest_chunks,
     },
     ir::{self, DType, Unit},
 };
@@ -71,7 +72,7 @@ pub(crate) struct Input {
 
 #[derive(Clone)]
 enum Rows {
-    Table(SchemaRef, Vec<RecordBatch>),
+    Table(SchemaRef, Vec<RecordBatch>, Option<KnownGaps>),
     Scan(tilt_io::Scan),
     /// The result of another query, which comes once.
     Parts(Arc<Mutex<Option<Batches>>>),
@@ -109,7 +110,8 @@ impl Input {
             Rows::Parts(Arc::new(Mutex::new(parts.get().take())))
         } else {
             let table = Table::import(rows)?;
-            Rows::Table(table.schema, table.batches)
+            let known = table.known();
+            Rows::Table(table.schema, table.batches, known)
         };
         let lookups = lookups.into_iter();
         Ok(Self {
@@ -130,7 +132,7 @@ impl Input {
     /// How many rows there are, if that is known before they are read.
     pub(crate) fn rows(&self) -> Option<usize> {
         match &self.rows {
-            Rows::Table(_, batches) => Some(batches.iter().map(RecordBatch::num_rows).sum()),
+            Rows::Table(_, batches, _) => Some(batches.iter().map(RecordBatch::num_rows).sum()),
             Rows::Scan(scan) => scan.rows().ok().flatten(),
             Rows::Parts(_) => None,
         }
@@ -159,7 +161,10 @@ impl Input {
         if before > 0 {
             batches.retain(|batch| batch.num_rows() > 0);
         }
-        let options = self.options().threads(threads);
+        let mut options = self.options().threads(threads);
+        if let Rows::Table(_, _, known) = &self.rows {
+            options.known.clone_from(known);
+        }
         let events = ingest_chunks(&batches, declared, unit, &options);
         events.map_err(|error| self.error(&error, batches.first()))
     }
@@ -188,7 +193,7 @@ impl Input {
         unit: Unit,
     ) -> PyResult<Option<SnapshotBuffer>> {
         let schema = match &self.rows {
-            Rows::Table(schema, _) => Arc::clone(schema),
+            Rows::Table(schema, ..) => Arc::clone(schema),
             Rows::Scan(scan) => scan.schema().map_err(|error| io_error(&error))?,
             Rows::Parts(_) => return Ok(None),
         };
@@ -231,7 +236,7 @@ impl Input {
     pub(crate) fn columns(&self, declared: &ir::Input) -> Columns {
         let empty = Schema::empty();
         let schema = match &self.rows {
-            Rows::Table(schema, _) => schema.as_ref(),
+            Rows::Table(schema, ..) => schema.as_ref(),
             Rows::Scan(_) | Rows::Parts(_) => &empty,
         };
         let mut names: Vec<&str> = match (&declared.dtype, &self.value) {
@@ -260,7 +265,7 @@ impl Input {
     /// The rows in at least one batch: at most `rows` at a time, or as they come.
     fn batches(&self, declared: &ir::Input, rows: Option<usize>) -> PyResult<Batches> {
         match &self.rows {
-            Rows::Table(schema, batches) => {
+            Rows::Table(schema, batches, _) => {
                 let empty = RecordBatch::new_empty(Arc::clone(schema));
                 let rows = rows.unwrap_or(usize::MAX);
                 let slices = batches.clone().into_iter().flat_map(move |batch| {

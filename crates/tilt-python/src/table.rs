@@ -1,6 +1,6 @@
 //! Arrow tables. Everything is shared, nothing copied, on the way in and on the way out.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchReader, StructArray};
 use arrow_schema::{ArrowError, Field, Fields, Schema, SchemaRef};
@@ -14,7 +14,7 @@ use pyo3_arrow::{
     input::AnyRecordBatch,
 };
 
-use tilt::data::dtype::to_arrow;
+use tilt::data::{KnownGaps, dtype::to_arrow};
 
 use crate::{
     build,
@@ -27,11 +27,33 @@ use crate::{
 pub(crate) struct Table {
     pub(crate) schema: SchemaRef,
     pub(crate) batches: Vec<RecordBatch>,
+    /// `None` if somebody may change the memory of the columns.
+    looked: Option<Looked>,
 }
+
+/// The column of times that was looked through last.
+pub(crate) type Looked = Arc<Mutex<Option<KnownGaps>>>;
 
 impl Table {
     pub(crate) fn new(schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
-        Self { schema, batches }
+        Self {
+            schema,
+            batches,
+            looked: Some(Looked::default()),
+        }
+    }
+
+    /// Remembers that times were looked through, unless they may change.
+    pub(crate) fn remember(&self, known: KnownGaps) {
+        if let Some(looked) = &self.looked {
+            *looked.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
+        }
+    }
+
+    /// The times that were looked through last.
+    pub(crate) fn known(&self) -> Option<KnownGaps> {
+        let looked = self.looked.as_ref()?.lock();
+        looked.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn of_batch(batch: RecordBatch) -> Self {
@@ -42,7 +64,11 @@ impl Table {
     pub(crate) fn import(rows: &Bound<'_, PyAny>) -> PyResult<Self> {
         if let Ok(table) = rows.cast::<Self>() {
             let table = table.get();
-            return Ok(Self::new(Arc::clone(&table.schema), table.batches.clone()));
+            return Ok(Self {
+                schema: Arc::clone(&table.schema),
+                batches: table.batches.clone(),
+                looked: table.looked.clone(),
+            });
         }
         let exports = |name: &str| rows.hasattr(name);
         if !exports("__arrow_c_stream__")? && !exports("__arrow_c_array__")? {
@@ -127,7 +153,10 @@ impl Table {
         }
         let batch = RecordBatch::try_new(schema, arrays);
         let batch = batch.map_err(|error| schema_error(&error, None, None))?;
-        Ok(Self::of_batch(batch))
+        Ok(Self {
+            looked: None,
+            ..Self::of_batch(batch)
+        })
     }
 
     /// The columns of anything that has an Arrow schema, without rows.

@@ -9,14 +9,14 @@ use super::{
 
 /// Stamps as they are stored.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Ticks<'a> {
+pub(super) enum Ticks<'a> {
     Regular { t0: i64, period: i64, len: usize },
     Explicit(&'a [i64]),
 }
 
 /// Counts the stamps at or before an instant plus a constant, for instants that never decrease.
 #[derive(Clone, Debug)]
-pub(crate) struct Counter<'a> {
+pub(super) struct Counter<'a> {
     ticks: Ticks<'a>,
     /// Added one after the other, each saturating.
     plus: [i64; 2],

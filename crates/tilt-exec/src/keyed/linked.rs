@@ -371,7 +371,11 @@ fn links_of(side: Side, keys: usize, threads: usize) -> Positions {
 }
 
 /// Looks up what rows have not found in the tables of parts before their own.
-fn look_before(parts: Vec<(Range<usize>, Vec<u32>)>, ids: &Ids, out: &mut [u32]) {
+fn look_before(
+    parts: impl IntoIterator<Item = (Range<usize>, Vec<u32>)>,
+    ids: &Ids,
+    out: &mut [u32],
+) {
     let mut parts = parts.into_iter();
     let Some((_, mut before)) = parts.next() else {
         return;

@@ -1,21 +1,28 @@
 //! The last event of each row's key that has ended.
+//!
+//! Rows and events are passed in the order of time, step by step: a step enters the next event into a table of the last event of each key, or gives the next row what
+//! the table has for its key. Which of the two comes next is anybody's guess where there are about as many rows as events, so a step does both, the one that is not due where
+//! nobody looks or where the next step writes anew: there is no branch. A step waits for what the one before it compared, so two halves of the rows are passed in turn.
 
 use std::ops::Range;
 
-use arrow_buffer::ScalarBuffer;
+use arrow_buffer::{BooleanBuffer, ScalarBuffer};
 use tilt_ir::OPEN;
 
-use super::{BLOCK, Side, look_before};
+use super::{Side, look_before};
 use crate::{
-    cursor::{Counter, NONE, Ticks},
+    cursor::NONE,
     memory::filled,
     run::Positions,
     threads::{fill, fill_and_find},
 };
 
-/// Events that are entered for a row without asking how many have ended since the row before: where there are about two, a branch on that is
-/// mispredicted for every other row.
-const AT_ONCE: usize = 4;
+/// Where there are more events for a row than this, or more rows for an event, a branch is foreseen more often than not.
+const UNEVEN: usize = 8;
+/// Rows and events of a lane that are at hand: those of both lanes and the last events of a thousand keys stay in the first cache.
+const AT_HAND: usize = 256;
+/// With fewer left than this more are made known.
+const FEW: usize = AT_HAND / 4;
 
 /// A read of the last event of each row's key that has ended.
 pub(super) struct Held<'a> {
@@ -40,12 +47,8 @@ impl Held<'_> {
         let positions = filled(all.len(), |out: &mut [u32]| {
             let (out, late) = out.split_at_mut(rows);
             late.fill(NONE);
-            let tables = fill_and_find(out, threads, |_, rows, out| {
-                let mut last = Last::new(self.right, self.keys);
-                self.pass(rows.clone(), &mut last, out);
-                (rows, last.events)
-            });
-            look_before(tables, self.left.ids, out);
+            let passed = fill_and_find(out, threads, |_, rows, out| self.pass(rows, out));
+            look_before(passed.into_iter().flatten(), self.left.ids, out);
             if let Some(max_age) = self.max_age {
                 fill(out, threads, |_, rows, out| {
                     for (position, end) in out.iter_mut().zip(&all[rows]) {
@@ -61,130 +64,222 @@ impl Held<'_> {
         Some(ScalarBuffer::new(positions, 0, all.len()))
     }
 
-    /// Passes over some rows and over the events that have ended since the row before them.
-    fn pass(&self, rows: Range<usize>, last: &mut Last, out: &mut [u32]) {
-        let left = self.left;
-        // An event without an end is never the last that has ended.
-        let closed = self.right.ends.partition_point(|end| *end < OPEN);
-        let ticks = Ticks::Explicit(&self.right.ends[..closed]);
-        let mut ended = Counter::new(ticks, 0, self.offset, 0);
-        if let Some(before) = rows.start.checked_sub(1) {
-            last.begin(ended.count_at(left.ends[before]));
+    /// Passes some rows, and the events that have ended by them but not before: with the rows of each half its last events.
+    fn pass(&self, rows: Range<usize>, out: &mut [u32]) -> Vec<(Range<usize>, Vec<u32>)> {
+        let all = Lane::new(self, rows.clone(), out);
+        let (n, events) = (rows.len(), all.events.end - all.events.at_hand.start);
+        if n < 2 * AT_HAND || events > UNEVEN * n || n > UNEVEN * events {
+            return vec![all.passed()];
         }
-        let (mut ids, mut counts) = ([0; BLOCK], [0; BLOCK]);
-        for start in rows.clone().step_by(BLOCK) {
-            let block = start..rows.end.min(start + BLOCK);
-            let (ids, counts) = (&mut ids[..block.len()], &mut counts[..block.len()]);
-            left.ids.read(block.clone(), ids);
-            ended.count(&left.ends[block.clone()], None, counts);
-            let out = &mut out[start - rows.start..block.end - rows.start];
-            last.of_rows(ids, counts, out);
-        }
-    }
-}
-
-/// The last event of every key, of those that were entered so far.
-struct Last<'a> {
-    side: Side<'a>,
-    /// By key, followed by one that nobody reads.
-    events: Vec<u32>,
-    /// The keys of the events from `base` to before `end`, and whatever comes after them.
-    ids: [u32; BLOCK + AT_ONCE],
-    base: u32,
-    end: u32,
-    /// The next event.
-    next: u32,
-}
-
-impl<'a> Last<'a> {
-    fn new(side: Side<'a>, keys: usize) -> Self {
-        Self {
-            side,
-            events: vec![NONE; keys + 1],
-            ids: [0; BLOCK + AT_ONCE],
-            base: 0,
-            end: 0,
-            next: 0,
-        }
-    }
-
-    /// Starts with this event.
-    fn begin(&mut self, next: u32) {
-        (self.base, self.end, self.next) = (next, next, next);
-    }
-
-    /// The last event of the key of each row when so many are to be entered, which never decreases.
-    fn of_rows(&mut self, ids: &[u32], counts: &[u32], out: &mut [u32]) {
-        let Some(all) = counts.last() else { return };
-        let (some, rows) = ((all - self.next) as usize, counts.len());
-        let at_once = self.side.present.is_none() && (rows / 4..8 * rows).contains(&some);
-        let mut done = 0;
+        let (first, second) = out.split_at_mut(n / 2);
+        let middle = rows.start + n / 2;
+        let mut lanes = [
+            Lane::new(self, rows.start..middle, first),
+            Lane::new(self, middle..rows.end, second),
+        ];
         loop {
-            // Those whose events are at hand.
-            let known = done + counts[done..].partition_point(|count| *count <= self.end);
-            let rows = (&ids[done..known], &counts[done..known]);
-            if at_once {
-                self.of_known_at_once(rows, &mut out[done..known]);
-            } else {
-                self.of_known(rows, &mut out[done..known]);
+            let steps = lanes.each_mut().map(Lane::steps);
+            match steps[0].min(steps[1]) {
+                0 => break,
+                steps => pass_in_turn(&mut lanes, steps),
             }
-            done = known;
-            if done == counts.len() {
+        }
+        lanes.map(Lane::passed).into()
+    }
+}
+
+/// Rows that follow each other, and the events that have ended by them but not before.
+struct Lane<'a> {
+    held: &'a Held<'a>,
+    all_rows: Range<usize>,
+    /// Of all rows.
+    out: &'a mut [u32],
+    /// The last event of each key, and after them whatever was entered for nobody.
+    last: Vec<u32>,
+    rows: Known,
+    events: Known,
+    /// What the rows at hand read.
+    found: [u32; AT_HAND],
+}
+
+/// Rows or events of a lane, the next of which are at hand: their instants, and the numbers of their keys or, one more than those, of nobody.
+struct Known {
+    instants: [i64; AT_HAND],
+    ids: [u32; AT_HAND],
+    /// Those at hand, and how many of them were passed.
+    at_hand: Range<usize>,
+    passed: usize,
+    end: usize,
+}
+
+impl Known {
+    fn new(rows: Range<usize>) -> Self {
+        Self {
+            instants: [0; AT_HAND],
+            ids: [0; AT_HAND],
+            at_hand: rows.start..rows.start,
+            passed: 0,
+            end: rows.end,
+        }
+    }
+
+    /// How many are at hand and were not passed.
+    fn left(&self) -> usize {
+        self.at_hand.len() - self.passed
+    }
+
+    fn is_scarce(&self) -> bool {
+        self.left() < FEW && self.at_hand.end < self.end
+    }
+
+    /// Makes more known, in place of those that were passed. What is not present is nobody's.
+    fn read(&mut self, side: &Side, present: Option<&BooleanBuffer>, offset: i64, nobody: u32) {
+        let next = self.at_hand.start + self.passed;
+        let rows = next..self.end.min(next + AT_HAND);
+        for (instant, end) in self.instants.iter_mut().zip(&side.ends[rows.clone()]) {
+            *instant = end + offset;
+        }
+        side.ids.read(rows.clone(), &mut self.ids);
+        // Whatever the memory of keys has become since they were numbered.
+        self.ids.iter_mut().for_each(|id| *id = nobody.min(*id));
+        if let Some(present) = present {
+            for (row, id) in rows.clone().zip(&mut self.ids) {
+                *id = if present.value(row) { *id } else { nobody };
+            }
+        }
+        (self.at_hand, self.passed) = (rows, 0);
+    }
+}
+
+impl<'a> Lane<'a> {
+    fn new(held: &'a Held<'a>, rows: Range<usize>, out: &'a mut [u32]) -> Self {
+        let events = held.right.ends;
+        // An event without an end is never the last that has ended.
+        let closed = &events[..events.partition_point(|end| *end < OPEN)];
+        // How many have ended when so many rows have.
+        let ended = |rows: usize| {
+            let last = rows.checked_sub(1).map(|row| held.left.ends[row]);
+            last.map_or(0, |last| {
+                closed.partition_point(|end| *end <= last + held.offset)
+            })
+        };
+        Self {
+            held,
+            all_rows: rows.clone(),
+            out,
+            last: vec![NONE; held.keys + 1],
+            events: Known::new(ended(rows.start)..ended(rows.end)),
+            rows: Known::new(rows),
+            found: [NONE; AT_HAND],
+        }
+    }
+
+    /// How many steps may be taken before more has to be known; none if no row or no event is left.
+    fn steps(&mut self) -> usize {
+        self.know();
+        self.rows.left().min(self.events.left())
+    }
+
+    /// Lets rows and events be at hand if there are any left.
+    fn know(&mut self) {
+        let Held {
+            left,
+            right,
+            offset,
+            ..
+        } = self.held;
+        let nobody = self.held.keys as u32;
+        if self.rows.is_scarce() {
+            self.give_out();
+            self.rows.read(left, None, *offset, nobody);
+        }
+        if self.events.is_scarce() {
+            self.events.read(right, right.present, 0, nobody);
+        }
+    }
+
+    /// Puts what was found in its place.
+    fn give_out(&mut self) {
+        let (first, n) = (
+            self.rows.at_hand.start - self.all_rows.start,
+            self.rows.passed,
+        );
+        self.out[first..first + n].copy_from_slice(&self.found[..n]);
+    }
+
+    /// Passes what is left; all rows with their last events.
+    fn passed(mut self) -> (Range<usize>, Vec<u32>) {
+        self.know();
+        while self.rows.left() > 0 {
+            let row = self.rows.passed;
+            self.enter_until(self.rows.instants[row]);
+            self.found[row] = self.last[self.rows.ids[row] as usize];
+            self.rows.passed += 1;
+            self.know();
+        }
+        self.give_out();
+        (self.all_rows, self.last)
+    }
+
+    /// Enters the events that have ended by an instant.
+    fn enter_until(&mut self, instant: i64) {
+        while self.events.left() > 0 {
+            let Known {
+                instants,
+                ids,
+                at_hand,
+                passed,
+                ..
+            } = &mut self.events;
+            let known = *passed..at_hand.len();
+            let next = instants[known.clone()].iter().zip(&ids[known.clone()]);
+            let ended = next.take_while(|(end, _)| **end <= instant);
+            for (_, id) in ended {
+                self.last[*id as usize] = (at_hand.start + *passed) as u32;
+                *passed += 1;
+            }
+            if *passed < known.end {
                 return;
             }
-            self.enter(self.end);
-            self.read_on();
+            self.know();
         }
     }
+}
 
-    fn of_known(&mut self, (ids, counts): (&[u32], &[u32]), out: &mut [u32]) {
-        for ((id, count), out) in ids.iter().zip(counts).zip(out) {
-            self.enter(*count);
-            *out = self.events[*id as usize];
-        }
-    }
-
-    fn of_known_at_once(&mut self, (ids, counts): (&[u32], &[u32]), out: &mut [u32]) {
-        let (events, new, base) = (&mut self.events[..], &self.ids, self.base);
-        let nobody = events.len() as u32 - 1;
-        let mut next = self.next;
-        for ((id, count), out) in ids.iter().zip(counts).zip(out) {
-            let at = (next - base) as usize;
-            let some: &[u32; AT_ONCE] = new[at..at + AT_ONCE].try_into().expect("as many");
-            for (j, id) in some.iter().enumerate() {
-                let event = next + j as u32;
-                let ended = u32::from(event < *count).wrapping_neg();
-                events[(nobody ^ (nobody ^ id) & ended) as usize] = event;
+/// Takes so many steps in each of two lanes, which [may be taken](Lane::steps).
+fn pass_in_turn(lanes: &mut [Lane; 2], steps: usize) {
+    assert!(lanes.iter_mut().all(|lane| steps <= lane.steps()));
+    let nobody = lanes[0].held.keys;
+    let [a, b] = lanes;
+    let mut at = [
+        (a.rows.passed, a.events.passed),
+        (b.rows.passed, b.events.passed),
+    ];
+    let firsts = [a.events.at_hand.start as u32, b.events.at_hand.start as u32];
+    let lasts = [a.last.as_mut_ptr(), b.last.as_mut_ptr()];
+    let sides = [(&a.rows, &a.events), (&b.rows, &b.events)];
+    let found = [&mut a.found, &mut b.found];
+    for _ in 0..steps {
+        for lane in 0..2 {
+            let (rows, events) = sides[lane];
+            let (row, event) = &mut at[lane];
+            // SAFETY: each step before has passed either a row or an event, so one of both is still at hand. Ids are at most `nobody`, and there are as many last events
+            // and one more, which nothing else refers to.
+            unsafe {
+                let instant = *rows.instants.get_unchecked(*row);
+                let has_ended = *events.instants.get_unchecked(*event) <= instant;
+                let id = *events.ids.get_unchecked(*event) as usize;
+                let id = if has_ended { id } else { nobody };
+                *lasts[lane].add(id) = firsts[lane] + *event as u32;
+                let last = *lasts[lane].add(*rows.ids.get_unchecked(*row) as usize);
+                *found[lane].get_unchecked_mut(*row) = last;
+                *event += usize::from(has_ended);
+                *row += usize::from(!has_ended);
             }
-            for event in next + AT_ONCE as u32..*count {
-                events[new[(event - base) as usize] as usize] = event;
-            }
-            next = *count;
-            *out = events[*id as usize];
-        }
-        self.next = next;
-    }
-
-    /// Makes the keys of the next events known.
-    fn read_on(&mut self) {
-        self.base = self.end;
-        let start = self.base as usize;
-        let end = self.side.ends.len().min(start + BLOCK);
-        self.side.ids.read(start..end, &mut self.ids);
-        self.end = end as u32;
-    }
-
-    /// Enters the events before `end`.
-    #[inline]
-    fn enter(&mut self, end: u32) {
-        while self.next < end {
-            if self.side.is_event(self.next as usize) {
-                let id = self.ids[(self.next - self.base) as usize];
-                self.events[id as usize] = self.next;
-            }
-            self.next += 1;
         }
     }
+    (a.rows.passed, a.events.passed) = at[0];
+    (b.rows.passed, b.events.passed) = at[1];
 }
 
 #[cfg(test)]
