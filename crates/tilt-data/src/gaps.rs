@@ -36,7 +36,7 @@ impl KnownGaps {
     }
 
     /// What was found, if these times are the same memory.
-    pub(crate) fn gaps_of(&self, times: &[i64]) -> Option<Gaps> {
+    pub fn gaps_of(&self, times: &[i64]) -> Option<Gaps> {
         std::ptr::eq(&raw const *self.times, times).then_some(self.gaps)
     }
 }

@@ -125,12 +125,16 @@ pub(crate) fn increasing(py: Python<'_>, rows: &Table, time: &str, threads: Opti
             // Nothing is earlier than the earliest, which no time may be.
             let follows = times.first().is_none_or(|first| last < *first);
             last = times.last().copied().unwrap_or(last);
-            let known = KnownGaps::of(times, threads);
-            let is_increasing = known.gaps().min > 0;
-            if rows.batches.len() == 1 {
-                rows.remember(known);
-            }
-            follows && is_increasing
+            let gaps = rows.known().and_then(|known| known.gaps_of(&times));
+            let gaps = gaps.unwrap_or_else(|| {
+                let known = KnownGaps::of(times, threads);
+                let gaps = known.gaps();
+                if rows.batches.len() == 1 {
+                    rows.remember(known);
+                }
+                gaps
+            });
+            follows && gaps.min > 0
         })
     })
 }
