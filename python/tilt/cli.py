@@ -21,6 +21,8 @@ from tilt.table import Table, write
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from tilt.live.session import Session
+
 _SCANS: dict[str, Callable[..., Stream]] = {
     ".parquet": inputs.scan_parquet,
     ".csv": inputs.scan_csv,
@@ -253,7 +255,21 @@ def _run_live(options: argparse.Namespace) -> None:
     # A service that is stopped ends its output as one that is interrupted.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sys.stdout.flush()
-    pipes.run(live, sources, 1, read=options.read, write=options.write or options.read, policy=options.close)
+    try:
+        pipes.run(live, sources, 1, read=options.read, write=options.write or options.read, policy=options.close)
+    finally:
+        _tell_late(live)
+
+
+def _tell_late(live: Session) -> None:
+    """Tell how many rows of a session were late, if there were any."""
+    if not live.is_begun:
+        return
+    for name, stream in live.status().streams.items():
+        counts = {fate: getattr(stream, fate) for fate in ("dropped", "adjusted", "revised", "overlapping")}
+        told = ", ".join(f"{count:,} {fate}" for fate, count in counts.items() if count)
+        if told:
+            print(f"stream `{name}`: rows {told}; {stream.accepted:,} accepted", file=sys.stderr)  # noqa: T201
 
 
 def _schema(text: str | None) -> dict[str, str] | None:

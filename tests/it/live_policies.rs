@@ -915,3 +915,27 @@ fn inputs_are_named_and_options_have_a_meaning() {
     let mut late = Session::new(&compiled(SUM), options).expect("a session");
     assert!(late.push("x", &points(&[1])).is_err());
 }
+
+/// What is looked at ahead counts, and what the output does not read does not.
+#[test]
+fn who_holds_back_is_the_one_that_lets_results_come_least_far() {
+    let text = "input ~a: f64 point overlap bag input ~b: f64 point overlap bag input ~c: f64 point overlap bag ~s[t every 10] = reduce sum ~a[t:t+50] + reduce sum ~b[t-10:t] output ~s";
+    let of_inputs = || {
+        let inputs = ["a", "b", "c"].into_iter();
+        inputs.fold(options(), |options, name| options.input(name, stamped()))
+    };
+    let mut session = Session::new(&compiled(text), of_inputs()).expect("a session");
+    let behind = |session: &Session| session.status().holding_back;
+    assert_eq!(behind(&session).as_deref(), Some("a"));
+    session.push("a", &points(&[100])).expect("in time");
+    assert_eq!(behind(&session).as_deref(), Some("b"));
+    session.push("b", &points(&[70])).expect("in time");
+    // Results up to 50 are certain by ~a, up to 70 by ~b, and nobody waits for ~c.
+    assert_eq!(behind(&session).as_deref(), Some("a"));
+    session.take().expect("runs");
+    assert_eq!(session.status().until, Some(49));
+    session.push("a", &points(&[130])).expect("in time");
+    assert_eq!(behind(&session).as_deref(), Some("b"));
+    session.idle("b").expect("an input");
+    assert_eq!(behind(&session).as_deref(), Some("a"));
+}

@@ -1,13 +1,12 @@
 //! The ingress cases of Trill's tests and guides. Its `[s, e)` is `(s-1, e-1]` here, which `closed_left` reads.
 //!
-//! Two of them differ on purpose (`docs/live.md`): `periodic_punctuation`, because a watermark follows every row and no punctuation has to be made up, and
-//! `partitions_progress_independently`, because all keys of an input have one watermark.
+//! Where they differ on purpose, `docs/semantics.md` says why, and the tests here what happens instead.
 
 use std::sync::Arc;
 
 use tilt::{
     Query,
-    arrow::array::{Array, ArrayRef, Int64Array, RecordBatch},
+    arrow::array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray},
     data::{IngressOptions, Layout},
     live::{Completion, InputOptions, Policy, Session, SessionOptions},
 };
@@ -35,6 +34,8 @@ struct Case {
     expected: &'static [(i64, i64, i64)],
     /// The watermark after each arrival, where that is what the case is about.
     watermarks: &'static [i64],
+    /// How many rows are left out, which are counted and can be read.
+    left_out: u64,
 }
 
 const CASES: &[Case] = &[
@@ -51,6 +52,7 @@ const CASES: &[Case] = &[
         completion: Completion::End,
         expected: &[(20, 21, 3), (25, 26, 2), (30, 31, 1), (40, 41, 4)],
         watermarks: &[20, 20, 20, 30],
+        left_out: 0,
     },
     Case {
         name: "disorder_adjust",
@@ -66,6 +68,7 @@ const CASES: &[Case] = &[
         // In order of end.
         expected: &[(10, 50, 2), (11, 90, 4), (10, 100, 1)],
         watermarks: &[],
+        left_out: 1,
     },
     Case {
         name: "punctuation_forces_release",
@@ -81,6 +84,7 @@ const CASES: &[Case] = &[
         completion: Completion::End,
         expected: &[(25, 26, 2), (30, 31, 1), (30, 31, 4)],
         watermarks: &[20, 20, 30, 30, 30],
+        left_out: 1,
     },
     Case {
         name: "punctuation_only",
@@ -96,6 +100,7 @@ const CASES: &[Case] = &[
         completion: Completion::End,
         expected: &[],
         watermarks: &[1, 5, 5, 5, 9],
+        left_out: 0,
     },
     Case {
         name: "completion_end_of_stream",
@@ -105,6 +110,7 @@ const CASES: &[Case] = &[
         completion: Completion::End,
         expected: &[(0, 1, 1), (1, 10, 2), (10, 11, 1)],
         watermarks: &[],
+        left_out: 0,
     },
     Case {
         name: "completion_flush",
@@ -114,6 +120,7 @@ const CASES: &[Case] = &[
         completion: Completion::Flush,
         expected: &[(0, 1, 1)],
         watermarks: &[],
+        left_out: 0,
     },
     Case {
         name: "completion_none",
@@ -123,6 +130,18 @@ const CASES: &[Case] = &[
         completion: Completion::Drop,
         expected: &[],
         watermarks: &[],
+        left_out: 0,
+    },
+    Case {
+        // Trill makes up punctuations at 10 and 40.
+        name: "periodic_punctuation",
+        query: ROWS,
+        options: |x| x,
+        input: &[Row(0, 1, 1), Row(12, 13, 2), Row(19, 20, 3), Row(47, 48, 4)],
+        completion: Completion::End,
+        expected: &[(0, 1, 1), (12, 13, 2), (19, 20, 3), (47, 48, 4)],
+        watermarks: &[0, 12, 19, 47],
+        left_out: 0,
     },
     Case {
         name: "late_punctuation_raised",
@@ -132,6 +151,7 @@ const CASES: &[Case] = &[
         completion: Completion::End,
         expected: &[(90, 91, 1), (110, 111, 2)],
         watermarks: &[90, 90, 110],
+        left_out: 0,
     },
     Case {
         name: "disorder_drop_edges",
@@ -141,6 +161,7 @@ const CASES: &[Case] = &[
         completion: Completion::End,
         expected: &[(9, 22, 1)],
         watermarks: &[],
+        left_out: 2,
     },
 ];
 
@@ -220,5 +241,127 @@ fn trills_ingress_cases() {
         }
         let found = session.close(case.completion).expect("runs");
         assert_eq!(rows(&found), case.expected, "{}", case.name);
+        let late = session.take_late_of("x").expect("an input");
+        let late = late.iter().flat_map(|rows| {
+            let fates: &StringArray = rows["late"].as_any().downcast_ref().expect("texts");
+            let fates: Vec<bool> = fates.iter().map(|fate| fate == Some("dropped")).collect();
+            fates
+        });
+        let late = late.filter(|is_dropped| *is_dropped).count() as u64;
+        let counted = session.status().inputs[0].counts.dropped;
+        let all = (case.left_out, case.left_out);
+        if case.completion != Completion::Drop {
+            assert_eq!((counted, late), all, "{}", case.name);
+        }
     }
+}
+
+/// `punctuation_forces_release`: what is before a punctuation is given when it comes.
+#[test]
+fn a_promise_releases_what_is_before_it() {
+    let text =
+        format!("query q unit tick {{ input ~x: i64 interval overlap bag {ROWS} output ~y }}");
+    let compiled = Query::parse(&text).expect("a query").compile();
+    let x = InputOptions::new(IngressOptions::interval("start", "end").closed_left());
+    let options = SessionOptions::new().egress(Layout::Interval);
+    let options = options.input("x", x.lateness(10));
+    let session = Session::new(&compiled.expect("compiles"), options);
+    let mut session = session.expect("a session");
+    let taken = |session: &mut Session| rows(&session.take().expect("runs"));
+    session.push("x", &row(30, Some(31), 1)).expect("taken");
+    session.push("x", &row(25, Some(26), 2)).expect("taken");
+    assert_eq!(taken(&mut session), []);
+    session.advance_input("x", 30).expect("an input");
+    assert_eq!(taken(&mut session), [(25, 26, 2)]);
+    session.advance_input("x", 31).expect("an input");
+    assert_eq!(taken(&mut session), [(30, 31, 1)]);
+}
+
+/// `partitions_progress_independently`: partitions are keys of one input, which have one watermark.
+#[test]
+fn keys_have_one_watermark() {
+    let text = "query q unit tick { input ~x: {k: i64, v: i64} interval key k ~y[t] = ~x[t].v + 0 output ~y }";
+    let compiled = Query::parse(text).expect("a query").compile();
+    let compiled = compiled.expect("compiles");
+    let arriving = [(30, 0), (25, 0), (20, 0), (9, 0), (1, 1), (10, 1), (5, 1)];
+    // What Trill leaves out is one row of the first partition; a lateness as large as their drift takes it as well.
+    for (lateness, starts, dropped) in [
+        (10, &[20, 25, 30][..], 4),
+        (29, &[1, 5, 9, 10, 20, 25, 30], 0),
+    ] {
+        let x = InputOptions::new(IngressOptions::interval("start", "end").closed_left());
+        let x = x.policy(Policy::Drop).lateness(lateness);
+        let options = SessionOptions::new().egress(Layout::Interval);
+        let session = Session::new(&compiled, options.input("x", x));
+        let mut session = session.expect("a session");
+        for (start, key) in arriving {
+            let number = |n: i64| -> ArrayRef { Arc::new(Int64Array::from(vec![n])) };
+            let columns = [
+                ("start", start),
+                ("end", start + 1),
+                ("k", key),
+                ("v", start),
+            ];
+            let columns = columns.map(|(name, n)| (name, number(n)));
+            let batch = RecordBatch::try_from_iter(columns).expect("a row");
+            session.push("x", &batch).expect("taken");
+        }
+        let found = session.close(Completion::End).expect("runs");
+        let found: &Int64Array = found["start"].as_any().downcast_ref().expect("numbers");
+        let found: Vec<i64> = found.values().iter().map(|start| start + 1).collect();
+        assert_eq!(found, starts);
+        assert_eq!(session.status().inputs[0].counts.dropped, dropped);
+    }
+}
+
+/// `chop_open_event_bounded`, with the open event as an edge.
+#[test]
+fn an_open_event_is_chopped_up_to_where_another_one_bounds_it() {
+    let text = "query q unit tick { input ~p: i64 interval input ~b: i64 interval ~g[t every 100 offset 99] = 0 ~y[t] = ~p[t] + 0 * ~b[t] + ~g[t] output ~y }";
+    let compiled = Query::parse(text).expect("a query").compile();
+    let side = || InputOptions::new(IngressOptions::interval("start", "end").closed_left());
+    let options = SessionOptions::new().egress(Layout::Interval);
+    let options = options.input("p", side().edges()).input("b", side());
+    let session = Session::new(&compiled.expect("compiles"), options.start(-1));
+    let mut session = session.expect("a session");
+    session.push("b", &row(0, Some(250), 2)).expect("taken");
+    session.push("p", &row(100, None, 1)).expect("taken");
+    session.advance(1000).expect("open");
+    let found = session.close(Completion::End).expect("runs");
+    assert_eq!(rows(&found), [(100, 200, 1), (200, 250, 1)]);
+}
+
+/// `clip_self_per_key`, which is what open events of a key are.
+#[test]
+fn an_open_event_lasts_until_the_next_one_of_its_key() {
+    let text = "query q unit tick { input ~x: {k: i64, v: i64} interval key k ~y[t] = ~x[t].v + 0 output ~y }";
+    let compiled = Query::parse(text).expect("a query").compile();
+    let x = InputOptions::new(IngressOptions::interval("start", "end").closed_left());
+    let options = SessionOptions::new().egress(Layout::Interval);
+    let options = options.input("x", x.edges());
+    let session = Session::new(&compiled.expect("compiles"), options);
+    let mut session = session.expect("a session");
+    for (start, key, value) in [(0, 1, 10), (0, 2, 20), (120, 1, 11), (1800, 2, 21)] {
+        let number = |n: Option<i64>| -> ArrayRef { Arc::new(Int64Array::from(vec![n])) };
+        let columns = [
+            ("start", Some(start)),
+            ("end", None),
+            ("k", Some(key)),
+            ("v", Some(value)),
+        ];
+        let columns = columns.map(|(name, n)| (name, number(n)));
+        let batch = RecordBatch::try_from_iter(columns).expect("a row");
+        session.push("x", &batch).expect("taken");
+    }
+    session.advance(2000).expect("open");
+    let found = session.close(Completion::End).expect("runs");
+    let column = |name: &str| -> Vec<i64> {
+        let column: &Int64Array = found[name].as_any().downcast_ref().expect("numbers");
+        column.values().to_vec()
+    };
+    let lasts = column("start").into_iter().zip(column("end"));
+    let lasts: Vec<(i64, i64)> = lasts.map(|(start, end)| (start + 1, end + 1)).collect();
+    // The last ones are open to the end of the run.
+    assert_eq!(lasts, [(0, 120), (0, 1800), (120, 2001), (1800, 2001)]);
+    assert_eq!(column("k"), [1, 2, 1, 2]);
 }

@@ -12,6 +12,7 @@ mod golden;
 mod joins;
 mod keyed;
 mod live;
+mod live_adjust;
 mod live_policies;
 mod live_sessions;
 mod live_trill;

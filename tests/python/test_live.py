@@ -687,3 +687,14 @@ def test_ctrl_c_ends_waiting() -> None:
     _, errors = process.communicate(timeout=60)
     assert b"KeyboardInterrupt" in errors
     assert process.returncode != 0
+
+
+def test_late_rows_of_each_stream_stay_until_they_are_asked_for() -> None:
+    query = spread()
+    live = query.session(late="drop")
+    for name in ("left", "right"):
+        live.push(table([(20, 1.0, 1, "a", 0), (3, 2.0, 1, "a", 0)]), name)
+    assert live.late("left")["late"] == ["dropped"]
+    live = tl.Session.restore(query, live.checkpoint())
+    assert live.late("right")["late"] == ["dropped"]
+    assert len(live.late("left")) == len(live.late("right")) == 0

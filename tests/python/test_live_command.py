@@ -120,3 +120,41 @@ def test_the_command_line_says_what_is_missing(tmp_path: Path) -> None:
         out, errors = started(tmp_path, *options).communicate(lines({"t": 1, "px": 1.0}), timeout=60)
         assert out == b""
         assert message in errors
+
+
+def test_the_command_line_tells_how_many_rows_were_late(tmp_path: Path) -> None:
+    rows = lines({"t": 10, "px": 1.0}, {"t": 3, "px": 2.0}, {"t": 12, "px": 3.0}, {"t": 4, "px": 4.0})
+    for policy, told in (("drop", "2 dropped; 2 accepted"), ("adjust", "2 adjusted; 4 accepted")):
+        process = started(tmp_path, "--time", "t", "--unit", "s", "--late", policy)
+        _, errors = process.communicate(rows, timeout=60)
+        assert errors.decode() == f"stream `ticks`: rows {told}\n"
+        assert process.returncode == 0
+
+
+def test_the_command_line_takes_csv_and_gives_it(tmp_path: Path) -> None:
+    options = ("--time", "t", "--unit", "s", "--from", "csv", "--schema", "t:i64,px:f64")
+    process = started(tmp_path, *options)
+    found, errors = process.communicate(b"t,px\n1,1.0\n9,2.0\n", timeout=60)
+    assert (found, errors) == (b"t,px\n1,1.0\n9,1.5\n", b"")
+    process = started(tmp_path, "--time", "t", "--unit", "s", "--to", "csv")
+    found, errors = process.communicate(lines({"t": 1, "px": 1.0}, {"t": 9, "px": 2.0}), timeout=60)
+    assert (found, errors) == (b"t,px\n1,1.0\n9,1.5\n", b"")
+
+
+def test_the_command_line_revises_and_paces(tmp_path: Path) -> None:
+    rows = lines({"t": 1, "px": 1.0}, {"t": 9, "px": 2.0}, {"t": 5, "px": 6.0})
+    process = started(tmp_path, "--time", "t", "--unit", "s", "--late", "revise", "--horizon", "20s")
+    found, errors = process.communicate(rows, timeout=60)
+    changes = [json.loads(line) for line in found.splitlines()]
+    assert {change["op"] for change in changes} <= {"insert", "update", "delete"}
+    last = {change["start"] if "start" in change else change["t"]: change["px"] for change in changes}
+    assert sorted(last.values()) == [1.0, 3.0, 3.5]
+    assert b"1 revised; 3 accepted" in errors
+    for options in (("--mode", "updates"), ("--max-batch", "2"), ("--latency", "100ms"), ("--idle-after", "5s")):
+        more = ("--lateness", "9s", *options)
+        process = started(tmp_path, "--time", "t", "--unit", "s", *more)
+        found, errors = process.communicate(rows, timeout=60)
+        results = [json.loads(line) for line in found.splitlines()]
+        values = [r["px"] for r in results if r.get("op") != "delete"]
+        assert values[-3:].count(3.0) == 1, options
+        assert (process.returncode, errors) == (0, b""), options

@@ -7,7 +7,12 @@
 //! The body has, in an order that the version fixes, a text of the options that matter, the instants and counts of the run and of each input, and tables as Arrow IPC streams:
 //! rows that are held, that wait, that were late, and results that may still be revised. All numbers are little-endian.
 
-use std::{cmp::Reverse, collections::HashMap, hash::Hash, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+    hash::Hash,
+    sync::Arc,
+};
 
 use arrow_array::{
     Array, ArrayRef, BinaryArray, Int64Array, RecordBatch, UInt64Array,
@@ -270,9 +275,9 @@ fn write_port(body: &mut Writer, port: &Port, state: &InputState) -> Result<(), 
     body.table(&waiting(fields, &pending, &given)?)?;
     let begun: Vec<&Row> = port.queue.begun.values().collect();
     body.table(&waiting(fields, &begun, &given)?)?;
-    let late: Vec<&Row> = port.late.rows.iter().map(|late| &late.row).collect();
+    let late: Vec<&Row> = port.late.all().map(|late| &late.row).collect();
     body.table(&waiting(fields, &late, &HashMap::new())?)?;
-    for late in &port.late.rows {
+    for late in port.late.all() {
         body.text(late.fate.name());
         body.number(late.by);
     }
@@ -432,6 +437,8 @@ fn read_port(
     began(&begun)?;
     began(&pending)?;
     port.edges = edges;
+    let moved = pending.iter().filter(|(row, _)| row.yields());
+    let moved: HashSet<u64> = moved.map(|(row, _)| row.seq).collect();
     port.queue.pending = pending.into_iter().map(|(row, _)| Reverse(row)).collect();
     port.queue.begun = begun.into_iter().map(|(row, _)| (row.seq, row)).collect();
     for (row, _) in read_waiting(body)? {
@@ -439,7 +446,12 @@ fn read_port(
         let fate = Fate::ALL.into_iter().find(|known| known.name() == fate);
         let fate = fate.ok_or_else(|| corrupt("a late row has no fate"))?;
         let by = body.number()?;
-        port.late.push(LateRow { row, fate, by });
+        let late = LateRow { row, fate, by };
+        if fate == Fate::Adjusted && moved.contains(&late.row.seq) {
+            port.late.wait(late);
+        } else {
+            port.late.push(late);
+        }
     }
     Ok(())
 }

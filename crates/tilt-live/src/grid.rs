@@ -13,6 +13,12 @@ pub(crate) struct Grids {
     pub(crate) of_keys: HashMap<Box<[u8]>, i64>,
 }
 
+/// The first stamp at or after `t` of the grid that has `first`, if there is one.
+pub(crate) fn next_on(first: i64, period: i64, t: i64) -> Option<i64> {
+    let gap = (i128::from(first) - i128::from(t)).rem_euclid(i128::from(period));
+    t.checked_add(i64::try_from(gap).ok()?)
+}
+
 /// A row whose stamp is off the grid that begins with `first`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Off {
@@ -62,6 +68,11 @@ impl Grids {
         Ok(new)
     }
 
+    /// The first stamp of the grid that a row has, of its key if there are keys.
+    pub(crate) fn first(&self, key: Option<&[u8]>) -> Option<i64> {
+        key.map_or(self.first, |key| self.of_keys.get(key).copied())
+    }
+
     /// Adds grids that have begun.
     pub(crate) fn add(&mut self, new: Self) {
         self.first = self.first.or(new.first);
@@ -95,6 +106,13 @@ mod tests {
         let (row, value, first) = (2, 18, 14);
         assert_eq!(off.expect_err("off the grid"), Off { row, value, first });
         assert_eq!(grids.of_keys.len(), 3, "nothing was taken");
+    }
+
+    #[test]
+    fn the_next_stamp_of_a_grid_is_found_on_either_side_of_its_first() {
+        let next = [-8, -5, 7, 10, 11].map(|t| next_on(10, 5, t));
+        assert_eq!(next, [-5, -5, 10, 10, 15].map(Some));
+        assert_eq!(next_on(3, 5, i64::MAX), None);
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Late rows as a batch.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema};
@@ -44,10 +47,39 @@ pub(crate) struct LateRow {
 /// Late rows that nobody has taken yet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LateRows {
-    pub(crate) rows: VecDeque<LateRow>,
+    rows: VecDeque<LateRow>,
+    /// Rows that were moved and may still be left out, by number.
+    undecided: BTreeMap<u64, LateRow>,
 }
 
 impl LateRows {
+    /// All of them, those last of which it is not decided what becomes of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &LateRow> {
+        self.rows.iter().chain(self.undecided.values())
+    }
+
+    /// Adds a row that was moved and may still be left out.
+    pub(crate) fn wait(&mut self, late: LateRow) {
+        self.undecided.insert(late.row.seq, late);
+    }
+
+    /// It is known what becomes of a row that was moved.
+    pub(crate) fn decide(&mut self, seq: u64, fate: Fate) {
+        if let Some(late) = self.undecided.remove(&seq) {
+            self.push(LateRow { fate, ..late });
+        }
+    }
+
+    /// Of rows that were moved none is left whose fate is open: they are left out. How many.
+    pub(crate) fn drop_undecided(&mut self) -> u64 {
+        let undecided = std::mem::take(&mut self.undecided);
+        let (count, fate) = (undecided.len() as u64, Fate::Dropped);
+        for late in undecided.into_values() {
+            self.push(LateRow { fate, ..late });
+        }
+        count
+    }
+
     pub(crate) fn push(&mut self, late: LateRow) {
         if self.rows.len() == MOST {
             self.rows.pop_front();

@@ -6,17 +6,18 @@ use std::{
 };
 
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_schema::FieldRef;
+use arrow_row::Rows;
+use arrow_schema::{ArrowError, FieldRef};
 use tilt_data::{
-    Column, DataError, RawRows, RowReader, SnapshotBuffer, Spans, TimeColumns, Timeline,
+    Column, DataError, RawRows, RowReader, SnapshotBuffer, Spans, TIME_LIMIT, TimeColumns, Timeline,
 };
 use tilt_exec::Live;
-use tilt_ir::{DType, Input, OPEN, Span, SpanRule, Unit};
+use tilt_ir::{DType, Input, OPEN, Overlap, Reach, Span, SpanRule, Unit};
 
 use crate::{
     edges::{Begun, Edges, as_bytes},
     error::SessionError,
-    grid::{Grids, Off},
+    grid::{Grids, Off, next_on},
     late::{Fate, LateRow, LateRows},
     options::{InputOptions, Policy},
     queue::{Disjoint, Queue, end_open},
@@ -36,6 +37,14 @@ pub(crate) fn bytes<'a>(columns: impl Iterator<Item = &'a ArrayRef>) -> usize {
         width.map_or_else(all, |width| width * column.len())
     });
     bytes.sum()
+}
+
+/// What became of rows that went on, or might have.
+pub(crate) struct Settled {
+    /// Rows that overlap others, or that were moved to where others are, and the ends of those.
+    pub(crate) left_out: Vec<(Row, i64)>,
+    /// Of rows that were moved and might have been left out, those that were not, by number.
+    pub(crate) moved: Vec<u64>,
 }
 
 /// An input of a session.
@@ -64,6 +73,8 @@ pub(crate) struct Port {
     pub(crate) on_grid: Option<i64>,
     pub(crate) counts: Counts,
     pub(crate) late: LateRows,
+    /// How far ahead of itself the output looks at the input; `None` if it does not read it.
+    pub(crate) lookahead: Option<Reach>,
     /// Bytes of a row, about.
     pub(crate) row_bytes: usize,
     pub(crate) reader: RowReader,
@@ -94,6 +105,17 @@ impl Port {
                 "edges are for intervals given by two columns; declare the input as interval",
             ));
         }
+        let lasts = match (input.span, input.period) {
+            (SpanRule::Fixed(length), Some(period)) => length > period,
+            (SpanRule::Fixed(length), None) => length > 1,
+            (SpanRule::Interval, _) => options.edges,
+            (SpanRule::Point | SpanRule::UntilNext, _) => false,
+        };
+        if options.policy == Policy::Adjust && input.overlap == Overlap::Disjoint && lasts {
+            return Err(refuse(
+                "a late row cannot be moved where events exclude each other and are open (edges), or last longer than their period; declare `overlap bag`, `first` or `last`, or choose the policy `drop` or `revise`",
+            ));
+        }
         let reader = RowReader::new(input, unit, &options.ingress, options.edges);
         Ok(Self {
             queue: Queue::new(input, &options),
@@ -112,6 +134,7 @@ impl Port {
             on_grid: None,
             counts: Counts::default(),
             late: LateRows::default(),
+            lookahead: None,
             row_bytes: 0,
             reader,
             none: OnceLock::new(),
@@ -169,7 +192,7 @@ impl Port {
         let raw = raw.map_err(|source| self.data(source))?;
         self.check_schema(&raw)
             .inspect_err(|_| self.reader.forget())?;
-        let grids = self.check_grids(&raw)?;
+        let (grids, keys) = self.check_grids(&raw)?;
         if self.fields.is_none() {
             let fields = raw.columns.iter().map(|c| Arc::clone(c.field()));
             self.know(fields.collect(), raw.time);
@@ -185,7 +208,7 @@ impl Port {
         if self.is_in_order(&raw.events) {
             self.take_in_order(raw.events, columns);
         } else {
-            self.take_in_turn(&raw.events, columns)?;
+            self.take_in_turn(&raw.events, columns, (&grids, keys.as_ref()))?;
         }
         self.grids.add(grids);
         self.is_idle = false;
@@ -222,11 +245,12 @@ impl Port {
         });
     }
 
-    /// Takes rows one after the other, each of which may be late.
+    /// Takes rows one after the other, each of which may be late. Given are grids that begin with them, and their keys if there are grids.
     fn take_in_turn(
         &mut self,
         events: &[Span],
         columns: Vec<ArrayRef>,
+        (grids, keys_of_grids): (&Grids, Option<&Rows>),
     ) -> Result<(), SessionError> {
         let edges = self.options.edges;
         let keys = match &self.input.key {
@@ -239,6 +263,11 @@ impl Port {
             _ => None,
         };
         let values = edges.then(|| as_bytes(&columns)).transpose()?;
+        let grid = |row: usize| -> Option<i64> {
+            let key = keys_of_grids.map(|keys| keys.row(row));
+            let key = key.as_ref().map(AsRef::as_ref);
+            self.grids.first(key).or_else(|| grids.first(key))
+        };
         let chunk = Arc::new(columns);
 
         // All or nothing: what the batch does is found first.
@@ -269,18 +298,11 @@ impl Port {
             }
             let watermark = self.watermark_at(high);
             let by = watermark.saturating_sub(row.at);
+            let given = Row {
+                event,
+                ..row.clone()
+            };
             if by > 0 {
-                let given = Row {
-                    event,
-                    ..row.clone()
-                };
-                let becomes = |fate| {
-                    late.push(LateRow {
-                        row: given,
-                        fate,
-                        by,
-                    });
-                };
                 match self.options.policy {
                     Policy::Raise => {
                         return Err(SessionError::Late {
@@ -292,16 +314,26 @@ impl Port {
                         });
                     }
                     Policy::Revise { horizon } if by <= horizon => counts.revised += 1,
-                    Policy::Adjust if self.adjust(&mut row, watermark) => {
-                        becomes(Fate::Adjusted);
-                        counts.adjusted += 1;
+                    Policy::Adjust if self.move_to(&mut row, watermark, grid(number)) => {
+                        let is_open = ended.is_none() || row.event.start < row.event.end;
+                        counts.adjusted += u64::from(is_open);
+                        let fate = Fate::Adjusted;
+                        let row = given.clone();
+                        late.extend(is_open.then_some(LateRow { row, fate, by }));
                     }
                     Policy::Drop | Policy::Adjust | Policy::Revise { .. } => {
-                        becomes(Fate::Dropped);
+                        let (row, fate) = (given, Fate::Dropped);
+                        late.push(LateRow { row, fate, by });
                         counts.dropped += 1;
                         continue;
                     }
                 }
+            }
+            // Its start was moved, and nothing is left of the event, which it ends nevertheless.
+            let is_empty = ended.is_some() && row.event.start >= row.event.end;
+            if is_empty {
+                let (row, fate) = (given, Fate::Dropped);
+                late.push(LateRow { row, fate, by });
             }
             if let Some(begun) = &mut begun {
                 if ended.is_some() {
@@ -311,9 +343,14 @@ impl Port {
                     begun.begin(event.start, values, Begun { seq, start });
                 }
             }
-            let follows = self.queue.is_in_order() && row.at >= high;
-            high = high.max(row.at);
-            counts.accepted += 1;
+            let is_moved = by > 0 && self.options.policy == Policy::Adjust;
+            let follows = self.queue.is_in_order() && row.at >= high && !is_moved;
+            // What was moved tells nothing about what is still to come.
+            if !is_moved {
+                high = high.max(row.at);
+            }
+            counts.accepted += u64::from(!is_empty);
+            counts.dropped += u64::from(is_empty);
             seq += 1;
             if !follows {
                 pending.push(row);
@@ -331,7 +368,12 @@ impl Port {
         self.queue.runs.extend(runs);
         self.queue.pending.extend(pending.into_iter().map(Reverse));
         for late in late {
-            self.late.push(late);
+            let may_yield = late.fate == Fate::Adjusted && self.queue.are_exclusive;
+            if may_yield {
+                self.late.wait(late);
+            } else {
+                self.late.push(late);
+            }
         }
         Ok(())
     }
@@ -350,8 +392,8 @@ impl Port {
         Ok(())
     }
 
-    /// Moves a late row to the watermark; `false` if nothing is left of it.
-    fn adjust(&self, row: &mut Row, watermark: i64) -> bool {
+    /// Moves a late row to the watermark, and on to its grid if it has one, which begins with `first`; `false` if nothing is left of it.
+    fn move_to(&self, row: &mut Row, watermark: i64, first: Option<i64>) -> bool {
         row.at = watermark;
         if row.closes.is_some() {
             row.event.end = watermark;
@@ -359,13 +401,36 @@ impl Port {
         }
         let length = row.event.end.saturating_sub(row.event.start);
         match self.input.span {
-            SpanRule::Interval => row.event.start = watermark,
-            SpanRule::UntilNext => row.event.start = watermark,
+            SpanRule::Interval | SpanRule::UntilNext => row.event.start = watermark,
             SpanRule::Point | SpanRule::Fixed(_) => {
-                row.event = Span::new(watermark, watermark.saturating_add(length));
+                let time = self.time_of(watermark);
+                let time = match (self.input.period, first) {
+                    (Some(period), Some(first)) => next_on(first, period, time),
+                    _ => Some(time),
+                };
+                // As far as times go.
+                let Some(time) = time.filter(|time| *time <= TIME_LIMIT) else {
+                    return false;
+                };
+                let start = time - self.offset();
+                row.event = Span::new(start, start.saturating_add(length));
             }
         }
+        row.at = row.event.start;
+        if self.queue.are_exclusive {
+            // The end of an interval is passed once nothing else can begin in it.
+            row.at = 1 + match self.input.span {
+                SpanRule::Interval => row.event.end,
+                _ => row.event.start,
+            };
+        }
         row.event.start < row.event.end
+    }
+
+    /// Late rows that nobody has taken yet.
+    pub(crate) fn take_late(&mut self, unit: Unit) -> Result<Option<RecordBatch>, ArrowError> {
+        self.late
+            .take(unit, self.fields.as_deref().unwrap_or_default())
     }
 
     pub(crate) fn data(&self, source: DataError) -> SessionError {
@@ -405,17 +470,18 @@ impl Port {
         Ok(())
     }
 
-    /// Fails if a stamp is off its grid. The grids that begin with these rows.
-    fn check_grids(&self, raw: &RawRows) -> Result<Grids, SessionError> {
+    /// Fails if a stamp is off its grid. The grids that begin with these rows, and their keys.
+    fn check_grids(&self, raw: &RawRows) -> Result<(Grids, Option<Rows>), SessionError> {
         let Some(period) = self.input.period else {
-            return Ok(Grids::default());
+            return Ok((Grids::default(), None));
         };
         let key = self.input.key.as_ref();
         let key = key.and_then(|key| raw.columns.iter().find(|column| column.name() == key));
         let keys = key.map(|key| as_bytes(std::slice::from_ref(key.array())));
+        let keys = keys.transpose()?;
         let stamps = raw.events.iter().map(|event| self.time_of(event.start));
-        let found = self.grids.check(stamps, keys.transpose()?.as_ref(), period);
-        found.map_err(|Off { row, value, first }| {
+        let found = self.grids.check(stamps, keys.as_ref(), period);
+        let found = found.map_err(|Off { row, value, first }| {
             self.data(DataError::OffGrid {
                 column: raw.time.end().name().to_owned(),
                 row,
@@ -424,17 +490,18 @@ impl Port {
                 period,
                 unit: self.unit,
             })
-        })
+        })?;
+        Ok((found, keys))
     }
 
     /// Gives the run what is released up to `until`, before which nothing changes any more, from this queue or a copy of it. The run has the input
-    /// by its number. Rows that overlap are given back, with the ends of those that they overlap.
+    /// by its number. What was left out, and what of moved rows was not, is given back.
     pub(crate) fn settle(
         &self,
         queue: &mut Queue,
         until: i64,
         (number, live): (usize, &mut Live),
-    ) -> Result<Vec<(Row, i64)>, SessionError> {
+    ) -> Result<Settled, SessionError> {
         let name = &self.input.name;
         let released = queue.release(until)?;
         self.give(&released.runs, number, live)?;
@@ -456,10 +523,15 @@ impl Port {
             begun.sort_by_key(|row| (row.event.end, row.seq));
             live.begun(name, &self.buffer(&begun)?)?;
         }
+        // What may still be left out is no event yet, and may be one.
+        let until = queue.undecided().fold(until, i64::min);
         if until > i64::MIN {
             live.advance(name, until)?;
         }
-        Ok(released.overlapping)
+        Ok(Settled {
+            left_out: released.overlapping,
+            moved: released.moved,
+        })
     }
 
     /// Gives the run rows that follow each other: each run of them as it is where it can be appended to those before, otherwise several together.

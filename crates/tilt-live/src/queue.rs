@@ -13,7 +13,7 @@ use tilt_ir::{Input, OPEN, Overlap, SpanRule};
 
 use crate::{
     edges::as_bytes,
-    options::InputOptions,
+    options::{InputOptions, Policy},
     row::Row,
     runs::{Mixed, Run},
 };
@@ -40,13 +40,17 @@ pub(crate) struct Queue {
     pub(crate) pending: BinaryHeap<Reverse<Row>>,
     /// Rows that it has passed, but which end after it, by number.
     pub(crate) begun: BTreeMap<u64, Row>,
-    /// Which events do not overlap, and the end of the last.
+    /// Which events do not overlap, and the end of the last; of states the end of the instant at which the last one in time began.
     pub(crate) disjoint: Disjoint,
     pub(crate) last_end: i64,
     /// The end of the last event of each key that has events which end after the watermark.
     pub(crate) key_ends: HashMap<Arc<[u8]>, i64>,
     /// Which column of a chunk is the key.
     pub(crate) key: Option<usize>,
+    /// Whether a row takes the place of the one before it at its own instant.
+    pub(crate) are_states: bool,
+    /// Whether rows that are moved [yield](Row::yields).
+    pub(crate) are_exclusive: bool,
     /// The last event that went on, if no other ends after it starts: the column of its key, its place there, and its end. It is not in `key_ends` yet.
     pub(crate) last_of_key: Option<(ArrayRef, usize, i64)>,
 }
@@ -71,8 +75,10 @@ pub(crate) struct Released {
     pub(crate) runs: Vec<Run>,
     /// Or rows of several runs, and others between them.
     pub(crate) mixed: Mixed,
-    /// Rows that overlap one before, where that is not declared, and where that one ends.
+    /// Rows that overlap one before, where that is not declared, and where that one ends. Rows that were moved to where another one in time is.
     pub(crate) overlapping: Vec<(Row, i64)>,
+    /// Rows that were moved and go on, by number, if they might have been left out.
+    pub(crate) moved: Vec<u64>,
 }
 
 impl Queue {
@@ -84,11 +90,13 @@ impl Queue {
             _ if input.overlap == Overlap::Disjoint => Disjoint::OfKey,
             _ => Disjoint::None,
         };
+        let is_moved = options.policy == Policy::Adjust;
+        let are_states = input.span == SpanRule::UntilNext;
         let ends = match input.span {
             SpanRule::Point | SpanRule::Fixed(_) => Ends::InOrder,
             SpanRule::UntilNext if input.key.is_none() => Ends::InOrder,
             SpanRule::UntilNext => Ends::WithKey,
-            SpanRule::Interval if is_disjoint && !options.edges => Ends::InOrder,
+            SpanRule::Interval if is_disjoint && !options.edges && !is_moved => Ends::InOrder,
             SpanRule::Interval => Ends::Apart,
         };
         Self {
@@ -100,8 +108,22 @@ impl Queue {
             last_end: i64::MIN,
             key_ends: HashMap::new(),
             key: None,
+            are_states,
+            are_exclusive: is_moved && (are_states || disjoint != Disjoint::None),
             last_of_key: None,
         }
+    }
+
+    /// Where the last one starts of those that wait for a watermark by themselves.
+    pub(crate) fn last_start(&self) -> Option<i64> {
+        let pending = self.pending.iter();
+        pending.map(|Reverse(row)| row.event.start).max()
+    }
+
+    /// Where rows start that were moved and may still be left out.
+    pub(crate) fn undecided(&self) -> impl Iterator<Item = i64> {
+        let pending = self.pending.iter().filter(|_| self.are_exclusive);
+        pending.filter_map(|Reverse(row)| row.yields().then_some(row.event.start))
     }
 
     /// Whether a row goes on to the run as soon as the watermark has passed its start.
@@ -169,9 +191,24 @@ impl Queue {
                 (_, Some(closed), _) => {
                     if let Some(begun) = self.begun.get_mut(&closed) {
                         begun.event.end = row.event.end;
+                        // It was moved, and has ended before that.
+                        if begun.event.start >= begun.event.end {
+                            self.begun.remove(&closed);
+                        }
                     }
                 }
                 (Ends::WithKey, _, Some(key)) => {
+                    let last = last_of_key.get(key).and_then(|seq| self.begun.get(seq));
+                    let has_place =
+                        |last: &Row| !last.yields() && last.event.start == row.event.start;
+                    if row.yields() {
+                        if last.is_some_and(has_place) {
+                            let end = row.event.start + 1;
+                            released.overlapping.push((row, end));
+                            continue;
+                        }
+                        released.moved.push(row.seq);
+                    }
                     let before = last_of_key.insert(Arc::clone(key), row.seq);
                     if let Some(seq) = before
                         && let Some(begun) = self.begun.get_mut(&seq)
@@ -207,17 +244,30 @@ impl Queue {
             }
             !has_ended
         });
-        released.ended.sort_by_key(|row| (row.event.end, row.seq));
+        released
+            .ended
+            .sort_by_key(|row| (row.event.end, row.yields(), row.seq));
         if self.disjoint != Disjoint::None {
-            released.ended.retain(|row| {
-                let overlapped = self.overlapped(row);
-                let overlapping = overlapped.map(|end| (row.clone(), end));
-                released.overlapping.extend(overlapping);
-                overlapped.is_none()
-            });
-            // Rows that are pending start after all that has ended.
-            let begun = self.begun.values().filter_map(|row| row.key.as_ref());
-            let begun: HashSet<&Arc<[u8]>> = begun.collect();
+            let ended = std::mem::take(&mut released.ended);
+            for (number, row) in ended.iter().enumerate() {
+                // Those that end later have not been looked at.
+                let others = ended[number + 1..].iter().chain(self.begun.values());
+                let in_time = others.filter(|other| row.yields() && !other.yields());
+                let mut in_time = in_time.filter(|other| other.key == row.key);
+                let other = in_time.find(|other| other.event.start < row.event.end);
+                let other = other.map(|other| other.event.end);
+                if let Some(end) = other.or_else(|| self.overlapped(row)) {
+                    released.overlapping.push((row.clone(), end));
+                    continue;
+                }
+                released.moved.extend(row.yields().then_some(row.seq));
+                released.ended.push(row.clone());
+            }
+            // Rows that are pending start after all that has ended, but for those that were moved.
+            let moved = self.pending.iter().map(|Reverse(row)| row);
+            let moved = moved.filter(|row| row.yields());
+            let keys = self.begun.values().chain(moved);
+            let begun: HashSet<&Arc<[u8]>> = keys.filter_map(|row| row.key.as_ref()).collect();
             self.key_ends.retain(|key, _| begun.contains(key));
         }
         Ok(released)
@@ -267,11 +317,14 @@ impl Queue {
             let keys = self.keys_of(&run)?;
             for (i, event) in run.events.iter().enumerate() {
                 while let Some(Reverse(row)) = self.pending.peek()
-                    && (row.at, row.seq) < (event.start, run.seq + i as u64)
+                    && row.turn() < (event.start, true, run.seq + i as u64)
                 {
                     self.mix_next(&mut mixed, released);
                 }
                 let place = run.place + i;
+                if self.are_states {
+                    self.last_end = event.start + 1;
+                }
                 if self.is_disjoint() {
                     let mut row = run.row(i);
                     row.key = keys.as_ref().map(|keys| keys.row(i).as_ref().into());
@@ -298,11 +351,20 @@ impl Queue {
         let Some(Reverse(row)) = self.pending.pop() else {
             return;
         };
-        let overlapped = self.is_disjoint().then(|| self.overlapped(&row));
-        if let Some(end) = overlapped.flatten() {
+        let end = if !self.are_states {
+            let overlapped = self.is_disjoint().then(|| self.overlapped(&row));
+            overlapped.flatten()
+        } else if row.yields() {
+            Some(self.last_end).filter(|end| row.event.start < *end)
+        } else {
+            self.last_end = row.event.start + 1;
+            None
+        };
+        if let Some(end) = end {
             released.overlapping.push((row, end));
             return;
         }
+        released.moved.extend(row.yields().then_some(row.seq));
         let chunk = mixed.chunk(&row.chunk);
         mixed.push(row.event, (chunk, row.place));
     }
@@ -310,6 +372,9 @@ impl Queue {
     /// Whether no event of the runs overlaps one before, where that matters; then the last is the last of all.
     fn follow(&mut self, released: &Released) -> bool {
         if !self.is_disjoint() {
+            if let Some(run) = released.runs.last().filter(|_| self.are_states) {
+                self.last_end = run.events.at(run.events.len() - 1).start + 1;
+            }
             return true;
         }
         // A null of a scalar is no event.

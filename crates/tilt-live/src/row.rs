@@ -7,10 +7,11 @@ use arrow_schema::ArrowError;
 use arrow_select::interleave::interleave;
 use tilt_ir::Span;
 
-/// A row, and where its values are. Ordered by the instant of its change, then by arrival.
+/// A row, and where its values are. Ordered by the instant of its change, then by arrival; one that [yields](Self::yields) comes before others of its instant.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// The instant whose passing releases the row: before it nothing changes by this row. The start of an event, or the end that it tells of an earlier one.
+    /// The instant whose passing releases the row: before it nothing changes by this row. The start of an event, or the end that it tells of an earlier one; of a row that yields, the
+    /// first one at which no row in time can come any more whose place it has.
     pub(crate) at: i64,
     /// The number of the row among all of its input.
     pub(crate) seq: u64,
@@ -22,6 +23,18 @@ pub(crate) struct Row {
     pub(crate) chunk: Arc<Vec<ArrayRef>>,
     /// Where in the chunk.
     pub(crate) place: usize,
+}
+
+impl Row {
+    /// Whether it was moved, and is left out if a row in time needs its place.
+    pub(crate) fn yields(&self) -> bool {
+        self.closes.is_none() && self.at > self.event.start
+    }
+
+    /// By what rows are ordered.
+    pub(crate) fn turn(&self) -> (i64, bool, u64) {
+        (self.at, !self.yields(), self.seq)
+    }
 }
 
 impl PartialEq for Row {
@@ -40,7 +53,7 @@ impl PartialOrd for Row {
 
 impl Ord for Row {
     fn cmp(&self, other: &Self) -> Ordering {
-        (self.at, self.seq).cmp(&(other.at, other.seq))
+        self.turn().cmp(&other.turn())
     }
 }
 

@@ -3,7 +3,7 @@
 use arrow_array::RecordBatch;
 use tilt_data::{Layout, SnapshotBuffer, Spans};
 use tilt_exec::{Compiled, Live};
-use tilt_ir::OPEN;
+use tilt_ir::{Lineage, OPEN, Reach};
 
 use crate::{
     changes::{Given, changes},
@@ -49,7 +49,8 @@ impl Session {
             .collect();
         let known = known.join(", ");
         let mut ports = Vec::new();
-        for (_, input) in program.inputs() {
+        let lineage = Lineage::new(program);
+        for (id, input) in program.inputs() {
             let Some(of_input) = options.inputs.remove(&input.name) else {
                 return Err(SessionError::Input {
                     input: input.name.clone(),
@@ -57,7 +58,9 @@ impl Session {
                     known,
                 });
             };
-            ports.push(Port::new(input, program.unit, of_input)?);
+            let mut port = Port::new(input, program.unit, of_input)?;
+            port.lookahead = lineage.halo(id).map(|halo| halo.lookahead);
+            ports.push(port);
         }
         if let Some((input, _)) = options.inputs.pop_first() {
             let what = "does not exist";
@@ -144,8 +147,12 @@ impl Session {
     pub fn catch_up(&mut self) -> Result<(), SessionError> {
         self.check_open()?;
         for port in &mut self.ports {
-            if port.high > i64::MIN {
-                port.promise(port.high.saturating_add(1));
+            let last = port
+                .queue
+                .last_start()
+                .map_or(port.high, |last| last.max(port.high));
+            if last > i64::MIN {
+                port.promise(last.saturating_add(1));
             }
         }
         self.pace.hurry();
@@ -254,6 +261,7 @@ impl Session {
                     port.counts.accepted -= left;
                     port.counts.dropped += left;
                     port.queue.pending.clear();
+                    port.counts.adjusted -= port.late.drop_undecided();
                 }
                 self.live.take()?.slice(0, 0)
             }
@@ -280,12 +288,21 @@ impl Session {
         let unit = self.compiled.program().unit;
         let mut found = Vec::new();
         for port in &mut self.ports {
-            let fields = port.fields.as_deref().unwrap_or_default();
-            if let Some(rows) = port.late.take(unit, fields)? {
+            if let Some(rows) = port.take_late(unit)? {
                 found.push((port.input.name.clone(), rows));
             }
         }
         Ok(found)
+    }
+
+    /// As [`take_late`](Self::take_late), of one input; `None` if there are none. It may be asked for after the end as well.
+    ///
+    /// # Errors
+    /// When there is no such input, and when Arrow refuses.
+    pub fn take_late_of(&mut self, input: &str) -> Result<Option<RecordBatch>, SessionError> {
+        let unit = self.compiled.program().unit;
+        let at = self.position(input)?;
+        Ok(self.ports[at].take_late(unit)?)
     }
 
     /// How far the session has come.
@@ -303,15 +320,25 @@ impl Session {
                 counts: port.counts,
             }
         });
-        let least = self.ports.iter().filter(|port| !port.is_idle);
-        let least = least.min_by_key(|port| port.watermark());
         Status {
             until: some(self.live.until()),
             inputs: inputs.collect(),
-            holding_back: least.map(|port| port.input.name.clone()),
+            holding_back: self.holding_back(),
             holds_all: self.live.holds_all().map(str::to_owned),
             waits: self.live.waits().map(str::to_owned),
         }
+    }
+
+    /// The input that results wait for: of those that the output reads and that are not idle the one that lets them come least far, with what is looked at ahead of them.
+    fn holding_back(&self) -> Option<String> {
+        let lets_come = |port: &Port| match port.lookahead {
+            Some(Reach::Bounded { ticks, .. }) => port.watermark().saturating_sub(ticks),
+            Some(Reach::Unbounded) | None => i64::MIN,
+        };
+        let active = self.ports.iter().filter(|port| !port.is_idle);
+        let read = active.filter(|port| port.lookahead.is_some());
+        let last = read.min_by_key(|port| lets_come(port));
+        last.map(|port| port.input.name.clone())
     }
 
     fn check_open(&self) -> Result<(), SessionError> {
@@ -328,6 +355,10 @@ impl Session {
 
     fn find(&self, name: &str) -> Result<usize, SessionError> {
         self.check_open()?;
+        self.position(name)
+    }
+
+    fn position(&self, name: &str) -> Result<usize, SessionError> {
         let found = self.ports.iter().position(|port| port.input.name == name);
         if let Some(at) = found {
             return Ok(at);
@@ -374,10 +405,20 @@ impl Session {
         for (number, port) in self.ports.iter_mut().enumerate() {
             let until = until(port);
             let mut queue = std::mem::take(&mut port.queue);
-            let overlapping = port.settle(&mut queue, until, (number, &mut self.live));
+            let settled = port.settle(&mut queue, until, (number, &mut self.live));
             port.queue = queue;
-            for (row, previous) in overlapping? {
+            let settled = settled?;
+            for seq in settled.moved {
+                port.late.decide(seq, Fate::Adjusted);
+            }
+            for (row, previous) in settled.left_out {
                 port.counts.accepted -= 1;
+                if row.yields() {
+                    port.counts.adjusted -= 1;
+                    port.counts.dropped += 1;
+                    port.late.decide(row.seq, Fate::Dropped);
+                    continue;
+                }
                 port.counts.overlapping += 1;
                 if port.options.policy == Policy::Raise && error.is_none() {
                     error = Some(SessionError::Overlap {

@@ -41,7 +41,7 @@ pub struct Status {
     pub until: Option<i64>,
     /// The inputs, in order of declaration.
     pub inputs: Vec<InputStatus>,
-    /// The input that results wait for: the one that has come least far of those that are not idle.
+    /// The input that results wait for: of those that the output reads and that are not idle the one that lets it come least far, after what is looked at ahead.
     pub holding_back: Option<String>,
     /// Why all rows are held, if they are.
     pub holds_all: Option<String>,

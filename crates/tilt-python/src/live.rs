@@ -345,25 +345,25 @@ impl Session {
         ))
     }
 
-    /// Late rows since this was asked last.
-    fn late(&self, py: Python<'_>) -> PyResult<Vec<(String, Table)>> {
+    /// Late rows of a stream since this was asked last.
+    fn late(&self, py: Python<'_>, name: &str) -> PyResult<Option<Table>> {
         self.locked(py, |state| {
-            let late = state.session.take_late();
+            let late = state.session.take_late_of(name);
             let late = late.map_err(|error| self.error(state, &error))?;
-            let tables = late.into_iter().map(|(name, rows)| {
+            let tables = late.map(|rows| {
                 let mut fields = rows.schema().fields().to_vec();
                 let mut columns = rows.columns().to_vec();
                 // Start and end, as the times of the stream are.
                 for (field, column) in fields.iter_mut().zip(&mut columns).take(2) {
-                    *column = instants(state, &name, &retyped(column, DataType::Int64), self.unit);
+                    *column = instants(state, name, &retyped(column, DataType::Int64), self.unit);
                     let named = Field::new(field.name(), column.data_type().clone(), true);
                     *field = Arc::new(named);
                 }
                 let rows = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns);
                 let rows = rows.map_err(|error| schema_error(&error, None, None))?;
-                Ok((name, Table::of_batch(rows)))
+                Ok(Table::of_batch(rows))
             });
-            tables.collect()
+            tables.transpose()
         })
     }
 

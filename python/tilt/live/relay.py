@@ -338,12 +338,10 @@ class Relay:
         return running.stage.streams[name]
 
     @_locked
-    def late(self) -> list[tuple[str, _native.Table]]:
-        """Give late rows since this was asked last: each once, whatever reads the stream."""
-        late = {id(running): dict(running.core.late()) for running in self._sessions}
-        found = ((stream, feed.places[0]) for stream, feed in self._feeds.items())
-        rows = ((stream, late[id(running)].get(name)) for stream, (running, name) in found)
-        return [(stream, table) for stream, table in rows if table is not None]
+    def late(self, stream: str) -> _native.Table | None:
+        """Give late rows of a stream since this was asked last: each once, whatever reads the stream."""
+        late = [running.core.late(name) for running, name in self._feeds[stream].places]
+        return late[0]
 
     @_locked
     def checkpoint(self) -> bytes:

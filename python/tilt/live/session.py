@@ -89,7 +89,6 @@ class Session:
         session._waiting = []
         session._giving = threading.RLock()
         session._origin = setup.clock()
-        session._late_rows = {}
         names = parameters(query) if isinstance(query, QueryFunction) else []
         for name in names:
             # What is wrong with them should not wait for rows.
@@ -128,7 +127,6 @@ class Session:
     _giving: threading.RLock
     """Results are handed to the callback in their order."""
     _origin: float
-    _late_rows: dict[str, list[Table]]
 
     def _start(self, checkpoint: bytes | None = None) -> None:
         setup = self._setup
@@ -371,13 +369,10 @@ class Session:
         ``late_by`` in ticks. The last 65 536 rows are kept.
         """
         name = self._stream(stream)
-        with self._giving:
-            for other, rows in self._begun().late():
-                self._late_rows.setdefault(other, []).append(Table(rows))
-            tables = self._late_rows.pop(name, [])
-        if not tables:
+        rows = self._begun().late(name)
+        if rows is None:
             return Table({"start": [], "end": [], "late": [], "late_by": []})
-        return Table(type(tables[0]._handle).joined([table._handle for table in tables]))
+        return Table(rows)
 
     def checkpoint(self) -> bytes:
         """Give the session as bytes, from which :meth:`restore` goes on with the same future.
