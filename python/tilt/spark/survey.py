@@ -85,7 +85,7 @@ def points_of(number: int, slices: int) -> int:
     """Give how many times a partition with a number tells, if it has as many.
 
     There are more partitions than its number says, so it tells the fewer the greater that is. Together they tell some
-    ten million of ten thousand partitions, and thirty of a hundred thousand.
+    ten million times of ten thousand partitions, forty of a hundred thousand, and up to twice as many.
 
     >>> from tilt.spark.survey import points_of
     >>> [points_of(number, 200) for number in (0, 1000, 10_000, 100_000)]

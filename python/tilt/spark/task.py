@@ -92,6 +92,10 @@ class QueryTask:
             )
         except TiltError as error:
             raise placed(error, self, rows, _slice(part, self.text)) from None
+        except Exception as error:
+            if "extern fn" not in self.text:
+                raise
+            raise of_function(error, self, _slice(part, self.text)) from error
         table = result.to_arrow().rename_columns(self.schema.names).cast(self.schema)
         yield from table.to_batches(max_chunksize=_BATCH_ROWS)
 
@@ -273,6 +277,12 @@ def placed(error: TiltError, query: QueryTask, rows: Mapping[str, pa.Table], abo
     found = type(error)(f"{error} [{'; '.join(where)}]", error.column, error.row, error.hint)
     found.input = error.input
     return found
+
+
+def of_function(error: Exception, query: QueryTask, about: Sequence[str]) -> TiltError:
+    """Give an error for what a function of Python raised that the query calls."""
+    message = f"a function that the query calls raised {type(error).__name__}: {error}"
+    return placed(QueryError(message), query, {}, about)
 
 
 def _slice(part: tuple[int, int] | None, text: str) -> list[str]:
