@@ -123,3 +123,9 @@ def test_rows_of_many_places_are_added_up_in_steps() -> None:
     loads = np.bincount(hashes[hashes != 7] % places, minlength=places)
     np.add.at(loads, [*plan.places], parts)
     assert loads.max() < 2 * loads.mean()
+
+
+def test_nothing_is_cut_where_nothing_is_told() -> None:
+    (plan,) = CutTask(3, (ALONE, ALONE)).run(iter([]))
+    assert plan.column("slices").to_pylist() == [None]
+    assert pickle.loads(plan.column("plan")[0].as_py()).slices.cuts == ()

@@ -201,7 +201,8 @@ def planned(keys: tuple[int, ...] | None, told: Sequence[Told], shares: Mapping[
     # A time stands for its own row, and for others that are as many before as after it.
     others = np.append((weights - 1) / 2, 0.0)
     counts = np.append(others[-1:], others[:-1]) + others + np.append(np.ones(len(weights)), 0.0)
-    cuts = Slices.by_shares(np.append(spread[:1], spread), np.append(spread, spread[-1:]), counts, [*shares.values()])
+    edges = (np.append(spread[:1], spread), np.append(spread, spread[-1:]))
+    cuts = Slices.by_shares(*edges, counts, [*shares.values()]) if len(spread) else []
     # Where many rows have one time a slice may have none: what follows moves up.
     slices = Slices(tuple(sorted(set(cuts))))
     places = [*shares][: len(slices)]
@@ -212,8 +213,8 @@ def planned(keys: tuple[int, ...] | None, told: Sequence[Told], shares: Mapping[
     plan = pickle.dumps(Plan(slices, limits, keys, None if keys is None else tuple(places)))
     values: dict[str, Any] = {"plan": plan}
     if len(spread):
-        edges = (min(one.start for one in told), max(one.end for one in told))
-        values |= {"slices": len(slices), "start": edges[0], "end": edges[1]}
+        start, end = min(one.start for one in told), max(one.end for one in told)
+        values |= {"slices": len(slices), "start": start, "end": end}
         for edge, at in (("lo", (None, *slices.cuts)), ("hi", (*slices.cuts, None))):
             of = dict(zip(places, at, strict=True))
             values[edge] = [of.get(place) for place in range(max(places) + 1)]
