@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 import tilt as tl
 import tilt.spark as ts
 from conftest import settings
-from queries import KEYED, ONE, ticks
+from queries import KEYED, ONE, TWO, quotes, ticks
 from test_run import by_time_and_key, local, same
 
 
@@ -59,6 +59,32 @@ def results(spark: SparkSession, table: pa.Table) -> None:
         ts.run(ONE["zscore"], frame, time="ts", overlap="disjoint", slices=2).collect()
 
 
+def others(spark: SparkSession, table: pa.Table) -> None:
+    """Run what is cut in other ways: carried, ordered, skewed, files by key, two inputs, stages."""
+    frame = spark.createDataFrame(table)
+    for name in ("diff", "running"):
+        found = ts.run(KEYED[name], frame, time="ts", slices=4).toArrow()
+        same(found, local(KEYED[name], {"stream": table}))
+    sorted_rows = frame.repartitionByRange(3, "ts").sortWithinPartitions("ts").cache()
+    stable = sorted_rows.toArrow()
+    found = ts.run(ONE["zscore"], sorted_rows, time="ts", ordered=True).toArrow()
+    same(found, local(ONE["zscore"], {"stream": stable}))
+    found = ts.run(ONE["zscore"], frame, time="ts", key="sym", skew=1.0, partitions=3).toArrow()
+    same(by_time_and_key(found, "sym"), local(ONE["zscore"], {"stream": table}, key="sym"))
+    with tempfile.TemporaryDirectory() as directory:
+        pq.write_table(table, f"{directory}/ticks.parquet", row_group_size=50)
+        scan = ts.scan_parquet(spark, directory, time="ts")
+        found = ts.run(KEYED["diff"], scan, key="sym", partitions=2).toArrow()
+        same(by_time_and_key(found, "sym"), local(KEYED["diff"], {"stream": table}, key="sym"))
+    tables = {"trades": table, "quotes": quotes(np.random.default_rng(12), 200)}
+    frames = {name: spark.createDataFrame(rows) for name, rows in tables.items()}
+    same(ts.run(TWO["asof"], frames, time="ts", slices=3).toArrow(), local(TWO["asof"], tables))
+    found = ts.run(TWO["around"], frames, time="ts", key="sym", partitions=2).toArrow()
+    same(by_time_and_key(found, "sym"), local(TWO["around"], tables, key="sym"))
+    staged = lambda x: x.key_by("sym")["price"].window("5s").mean().unkey()["price"].window("10s").sum()  # noqa: E731
+    same(ts.run(staged, frame, time="ts", slices=2).toArrow(), local(staged, {"stream": table}))
+
+
 def streamed(spark: SparkSession, table: pa.Table) -> None:
     """Run a stream on files, and what it has not given at its end."""
     how: dict[str, Any] = {"time": "ts", "key": "sym", "lateness": "10s", "shards": 2}
@@ -70,6 +96,10 @@ def streamed(spark: SparkSession, table: pa.Table) -> None:
         writer = ts.run_stream(ONE["zscore"], frame, **how).writeStream.trigger(availableNow=True)
         query = writer.option("checkpointLocation", f"{directory}/state").start(f"{directory}/out", format="parquet")
         assert query.awaitTermination(300)
+        told = [progress.observedMetrics["tilt"].asDict() for progress in query.recentProgress]
+        assert [row for row in told if row], told
+        # A batch without rows may tell nothing.
+        assert not any(row.get("late", 0) for row in told)
         given = spark.read.parquet(f"{directory}/out").toArrow()
         left = ts.rest(f"{directory}/state", ONE["zscore"], frame, **how).toArrow()
     found = by_time_and_key(pa.concat_tables([given, left]), "sym")
@@ -104,6 +134,7 @@ def main() -> None:
         assert "connect" in type(spark).__module__
         ts.tune(spark)
         results(spark, table)
+        others(spark, table)
         streamed(spark, table)
     else:
         builder = settings(SparkSession.builder.master("local-cluster[2,1,1024]"))

@@ -21,7 +21,8 @@ from tilt.spark.packing import HEADER, NUMBER, PLACE, TAG, packed_schema
 from tilt.spark.placing import PackTask, Plan
 from tilt.spark.plan import Bound
 from tilt.spark.sliced import SlicedTask
-from tilt.spark.survey import AT_ONCE, cut_input, row_of
+from tilt.spark.survey import cut_input, row_of
+from tilt.spark.task import AT_ONCE
 
 LAYOUT: Literal["interval"] = "interval"
 CUT = ["zscore", "ahead", "filled", "hopping"]
@@ -118,18 +119,18 @@ def test_slices_have_about_as_many_rows_each() -> None:
 @pytest.mark.parametrize(("name", "key"), [*((name, None) for name in CUT), ("zscore", "sym"), ("hopping", "sym")])
 def test_a_slice_with_many_rows_is_cut_further(name: str, key: str | None) -> None:
     table = ticks(np.random.default_rng(3), 300)
-    tasks = (sliced_task(ONE[name], table.schema, key, at_once=rows) for rows in (1000, 40))
+    tasks = (sliced_task(ONE[name], table.schema, key, memory=16 * rows) for rows in (10_000, 40))
     whole, parts = (pa.Table.from_batches(task.run(iter(with_header(task, table)))) for task in tasks)
     assert parts.equals(whole)
     assert len(parts) > 10
 
 
-def sliced_task(query: Query, schema: pa.Schema, key: str | None = None, *, at_once: int = AT_ONCE) -> SlicedTask:
+def sliced_task(query: Query, schema: pa.Schema, key: str | None = None, *, memory: int = AT_ONCE) -> SlicedTask:
     """Give what executors run for a query of one input."""
     source = Deferred(tl.Table(schema.empty_table()), Events(time="ts", overlap="bag", key=key))
     bound = Bound(query(tl.Stream._input("stream", source)), {"stream": Schema(schema, source.events)})
     cut = cut_input(bound, "stream", bound.halo("stream", None))
-    return SlicedTask(bound.task(()), cuts=(cut,), at_once=at_once)
+    return SlicedTask(replace(bound.task(()), memory=memory), cuts=(cut,))
 
 
 def with_header(task: SlicedTask, table: pa.Table) -> list[pa.RecordBatch]:

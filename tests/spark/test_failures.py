@@ -23,6 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import tilt as tl
 from queries import ONE, TWO, quotes, ticks
+from test_run import by_time_and_key, local, same
 from tilt import spark as ts
 from tilt.spark import boot
 
@@ -46,6 +47,44 @@ def test_broken_promises_name_the_slice(spark: SparkSession) -> None:
     with pytest.raises(tl.TiltError, match=r"slice \(") as caught, ts.errors():
         ts.run(ONE["zscore"], frame, time="ts", overlap="disjoint", slices=3).collect()
     assert isinstance(caught.value, tl.OverlapError)
+
+
+@pytest.mark.parametrize("how", [{"slices": 2}, {"key": "sym"}])
+def test_functions_that_raise_are_errors_of_tilt(spark: SparkSession, how: dict[str, Any]) -> None:
+    def refuse(value: float) -> float:
+        message = f"{value} is not mine"
+        raise ValueError(message)
+
+    function = tl.udf(refuse, args=[float], returns=float, name="refuse")
+    frame = spark.createDataFrame(ticks(np.random.default_rng(1), 20, nulls=0.0))
+    with (
+        pytest.raises(tl.TiltError, match=r"function .* raised ValueError: \S+ is not mine") as caught,
+        ts.errors(),
+    ):
+        ts.run(lambda x: function(x["price"]), frame, time="ts", **how).collect()
+    assert "\tat " not in str(caught.value)
+
+
+def test_native_functions_are_registered_by_modules_of_executors(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = """
+import ctypes, ctypes.util
+import tilt as tl
+math = ctypes.CDLL(ctypes.util.find_library("m"))
+math.hypot.argtypes, math.hypot.restype = [ctypes.c_double] * 2, ctypes.c_double
+hypot = tl.udf(math.hypot, args=[float, float], returns=float, name="shipped_hypot")
+"""
+    (tmp_path / "shipped_functions.py").write_text(source)
+    spark.addArtifacts(str(tmp_path / "shipped_functions.py"), pyfile=True)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    hypot = importlib.import_module("shipped_functions").hypot
+    table = ticks(np.random.default_rng(1), 40, nulls=0.0)
+    query = lambda x: hypot(x["price"], x["price"])["-5s":].mean()  # noqa: E731
+    for how in ({"slices": 3}, {"key": "sym", "partitions": 2}):
+        found = ts.run(query, spark.createDataFrame(table), time="ts", imports=["shipped_functions"], **how).toArrow()
+        key = "sym" if "key" in how else None
+        same(found if key is None else by_time_and_key(found, key), local(query, {"stream": table}, key=key))
 
 
 def test_other_failures_stay_what_they_are(spark: SparkSession) -> None:

@@ -127,3 +127,21 @@ def test_the_span_is_that_of_intervals_of_numbers(spark: SparkSession, partition
     frame = ordered(spark, table)
     found = ts.run(query, frame, valid=("a", "b"), overlap="bag", key="sym", partitions=partitions).toArrow()
     same(by_time_and_number(found), by_time_and_number(expected))
+
+
+@pytest.mark.parametrize("dtypes", [("int", "bigint"), ("float", "double"), ("tinyint", "int")])
+def test_equal_keys_of_other_widths_meet(spark: SparkSession, dtypes: tuple[str, str]) -> None:
+    rng = np.random.default_rng(5)
+    tables = {"trades": numbered(ticks(rng, 200), pa.int64(), 3), "quotes": numbered(quotes(rng, 200), pa.int64(), 4)}
+    whole = {
+        name: table.set_column(table.column_names.index("sym"), "sym", table.column("sym").cast(WIDE[dtype]))
+        for (name, table), dtype in zip(tables.items(), dtypes, strict=True)
+    }
+    frames = {name: ordered(spark, table) for name, table in whole.items()}
+    assert [frame.schema["sym"].dataType.simpleString() for frame in frames.values()] == [*dtypes]
+    for how in ({"partitions": 7}, {"slices": 3}):
+        found = ts.run(TWO["asof"], frames, time="ts", key="sym", **how).toArrow()
+        same(by_time_and_number(found), local(TWO["asof"], whole, key="sym"))
+
+
+WIDE = {"tinyint": pa.int8(), "int": pa.int32(), "bigint": pa.int64(), "float": pa.float32(), "double": pa.float64()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from pyspark import TaskContext
 
 import tilt as tl
-from queries import ONE, TWO, Query, quotes, ticks
+from queries import KEYED, ONE, TWO, Query, quotes, ticks
 from test_cuts import Schema
 from test_run import by_time_and_key, local, same
 from tilt.sources import Deferred, Events
+from tilt.spark import packing
 from tilt.spark.cuts import Slices
 from tilt.spark.packing import HEADER, NUMBER, PLACE, TAG, movable, packed_schema, unpacked
 from tilt.spark.placing import HASH, PLAN, PackTask, Plan
@@ -165,7 +166,8 @@ def simulated(
     whole = pa.Table.from_batches(blocks, packed_schema(schemas))
     whole = whole.take(pa.array(rng.permutation(len(whole)))).combine_chunks()
     found: list[pa.RecordBatch] = []
-    run = SlicedTask(task, cuts=cuts, at_once=int(rng.choice([50, 1 << 23]))) if cuts else PartitionTask(task)
+    task = replace(task, memory=int(rng.choice([1000, 1 << 28])))
+    run = SlicedTask(task, cuts=cuts) if cuts else PartitionTask(task)
     tasks = int(rng.integers(1, places + 1))
     where = whole.column(PLACE).to_numpy()
     for task_number in range(tasks):
@@ -182,7 +184,7 @@ def _planned(
     for at, batches in enumerate(parts.values()):
         for part in batches:
             if key is None:
-                told += SurveyTask(at, ("ts", "ts"), 64).run(iter(part))
+                told += SurveyTask(at, ("ts", "ts"), places).run(iter(part))
             else:
                 columns = [batch.select([HASH, "ts"]).rename_columns([HASH, TIME]) for batch in part]
                 told += SampleTask(at, places).run(iter(columns))
@@ -239,20 +241,40 @@ def test_two_inputs_give_the_local_result(name: str, seed: int, rows: int, place
     same(found if key is None else by_time_and_key(found, key), local(TWO[name], tables, key=key))
 
 
+def test_more_text_than_a_column_holds_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"ts": [1, 2, 3], "word": ["a" * 40, "b" * 40, None]})
+    task = PackTask(0, Events(time="ts"), (table.schema,), 1, Plan(Slices(()), (((-9, 9),),)))
+    blocks = [*task.run(iter(table.to_batches()))]
+    monkeypatch.setattr(packing, "_MOST_TEXT", 80)
+    assert unpacked(blocks, table.schema).equals(table)
+    monkeypatch.setattr(packing, "_MOST_TEXT", 79)
+    with pytest.raises(tl.SchemaError, match=r"`word` has 80 bytes of text in one slice .*; give more of them"):
+        unpacked(blocks, table.schema)
+
+
 @settings(max_examples=60, deadline=None)
-@given(seeds, st.integers(1, 3000), st.integers(1, 40))
-def test_surveys_do_not_depend_on_batches(seed: int, rows: int, points: int) -> None:
+@given(st.sampled_from(sorted(KEYED)), seeds, st.integers(1, 200), st.integers(1, 300))
+def test_keys_of_a_place_are_run_in_parts(name: str, seed: int, rows: int, memory: int) -> None:
     rng = np.random.default_rng(seed)
-    table = pa.table({"ts": pa.array(rng.integers(0, 1000, rows), mask=rng.random(rows) < 0.1)})
-    task = SurveyTask(0, ("ts", "ts"), points)
-    one, other = (list(task.run(iter(dealt(rng, table, 1)[0]))) for _ in range(2))
-    times = table.column("ts").drop_null().to_pylist()
-    if not times:
-        assert one == other == []
-        return
-    (found,) = one
-    assert (found.column("first")[0].as_py(), found.column("last")[0].as_py()) == (min(times), max(times))
-    assert found.column("rows")[0].as_py() == len(times)
-    told = found.column("points")[0].as_py()
-    assert set(told) <= set(times) and min(points, len(times)) <= len(told) <= 2 * points + 1
-    assert found.equals(other[0])
+    table = ticks(rng, rows)
+    events = Events(time="ts", overlap="bag", key="sym")
+    source = Deferred(tl.Table(table.schema.empty_table()), events)
+    bound = Bound(KEYED[name](tl.Stream._input("stream", source)), {"stream": Schema(table.schema, events)})
+    task = replace(bound.task(()), memory=memory)
+    read = table.select(task.inputs[0].schema.names)
+    blocks = [*PackTask(0, events, (read.schema,), 1).run(iter(dealt(rng, read, 1)[0]))]
+    times = np.asarray(table.column("ts").cast("int64"))
+    span = {"start": int(times.min()) - 1, "end": int(times.max())}
+    head = [row_of({PLACE: 0, TAG: HEADER[at], NUMBER: value}, blocks[0].schema) for at, value in span.items()]
+    found = pa.Table.from_batches(PartitionTask(task).run(iter([*head, *blocks])), bound.schema)
+    same(by_time_and_key(found, "sym"), local(KEYED[name], {"stream": table}, key="sym"))
+
+
+def test_few_rows_of_many_places_are_packed_together() -> None:
+    table = pa.table({"ts": np.arange(100_000), "key": np.arange(100_000) % 9973})
+    batches = table.to_batches(max_chunksize=1000)
+    blocks = [*PackTask(0, Events(time="ts", key="key"), (table.schema,), 300).run(iter(batches))]
+    # Each batch alone had three rows for a place.
+    assert sum(batch.num_rows for batch in blocks) < 1000
+    few = [*PackTask(0, Events(time="ts", key="key"), (table.schema,), 3).run(iter(batches))]
+    assert len(few) == 100

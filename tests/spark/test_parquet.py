@@ -6,6 +6,7 @@ import datetime as dt
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +21,13 @@ from tilt import spark as ts
 from tilt.spark import parquet
 from tilt.spark.boot import shipped
 from tilt.spark.inputs import bound
-from tilt.spark.parquet import Direct, DirectTask
+from tilt.spark.parquet import Direct, DirectTask, Footer
 from tilt.spark.plan import Bound
+from tilt.spark.survey import cut_input
 from tilt.spark.task import TaskInput
+
+ROW = 3 * 8 + 24
+"""How many bytes a row of ticks is taken to have."""
 
 
 def written(directory: Path, table: pa.Table, *, files: int, group: int) -> str:
@@ -93,7 +98,7 @@ def test_slices_of_a_task_share_row_groups(
     assert told[100] >= 100
     read: list[int] = []
 
-    def counted(given: TaskInput, path: str, numbers: list[int]) -> list[pa.Table]:
+    def counted(given: TaskInput, path: Footer, numbers: list[int]) -> list[pa.Table]:
         read.extend(numbers)
         return read_groups(given, path, numbers)
 
@@ -127,7 +132,6 @@ def test_slices_within_row_groups_are_run_as_one(spark: SparkSession, tmp_path: 
 def test_row_groups_that_one_run_could_not_hold_are_still_cut(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet, "AT_ONCE", 100)
     table = ticks(np.random.default_rng(4), 800)
     scan = ts.scan_parquet(spark, written(tmp_path / "ticks", table, files=1, group=800), time="ts")
     counts: list[int] = []
@@ -138,7 +142,8 @@ def test_row_groups_that_one_run_could_not_hold_are_still_cut(
 
     monkeypatch.setattr(parquet, "shipped", lambda task, functions: shipped(counted(task), functions))
     for slices in (8, 40):
-        same(ts.run(ONE["zscore"], scan, slices=slices).toArrow(), local(ONE["zscore"], {"stream": table}))
+        found = ts.run(ONE["zscore"], scan, slices=slices, memory=100 * ROW)
+        same(found.toArrow(), local(ONE["zscore"], {"stream": table}))
     assert counts == [1, 5]
 
 
@@ -148,7 +153,8 @@ def _direct(query: Query, scan: ts.ParquetSource, slices: int) -> parquet.Direct
     whole = Direct(Bound(stream, inputs), slices, None, None, ())
     cut = whole.cut()
     shares = tuple((share,) for share in whole._shares("stream", cut))
-    return parquet.DirectTask(whole.bound.task(()), cut, parquet.span_of(whole.bound), shares)
+    cuts = (cut_input(whole.bound, "stream", whole.bound.halo("stream", None)),)
+    return parquet.DirectTask(whole.bound.task(()), cut, parquet.span_of(whole.bound), shares, cuts)
 
 
 def _no_stage(stream: tl.Stream, inputs: object) -> DataFrame:
@@ -193,6 +199,31 @@ def test_files_whose_columns_drift_are_refused_by_name(spark: SparkSession, tmp_
         job.collect()
     with pytest.raises(tl.SchemaError, match=r"part-001\.parquet has columns .*price: int64"):
         ts.scan_parquet(spark, str(path), time="ts")
+
+
+@pytest.mark.parametrize("how", [{"slices": 3}, {"key": "sym", "partitions": 2}])
+def test_files_that_are_written_again_or_gone_are_not_read(
+    spark: SparkSession, tmp_path: Path, how: dict[str, Any]
+) -> None:
+    table = ticks(np.random.default_rng(2), 40)
+    path = Path(written(tmp_path / "ticks", table, files=2, group=10))
+    scan = ts.scan_parquet(spark, str(path), time="ts")
+    last = path / "part-001.parquet"
+    # Fewer row groups, other ones, and as many with other rows in the file's own order.
+    for rows, group in ((20, 20), (19, 10), (20, 9)):
+        pq.write_table(table.slice(20, rows), last, row_group_size=group)
+        found = rf"part-001.parquet was written again .* 20 rows .* has {rows}"
+        with pytest.raises(tl.FileError, match=found) as caught, ts.errors():
+            ts.run(ONE["zscore"], scan, **how).collect()
+        assert caught.value.hint == "scan the files again"
+    pq.write_table(table.slice(20), last, row_group_size=10)
+    assert ts.run(ONE["zscore"], scan, **how).count() == 40
+    last.unlink()
+    with pytest.raises(tl.FileError, match=r"part-001.parquet cannot be read any more \("), ts.errors():
+        ts.run(ONE["zscore"], scan, **how).collect()
+    last.write_bytes(b"nonsense")
+    with pytest.raises(tl.FileError, match=r"part-001.parquet cannot be read any more \("), ts.errors():
+        ts.run(ONE["zscore"], scan, **how).collect()
 
 
 @pytest.mark.parametrize("name", ["diff", "filled", "zscore", "sessions", "texts"])
@@ -262,11 +293,9 @@ def test_an_input_of_files_without_a_key_goes_to_every_task(spark: SparkSession,
     same(by_time_and_key(found, "sym"), query(*streams).collect(layout="point").to_arrow())
 
 
-def test_a_slice_of_files_with_many_rows_is_cut_further(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slice_of_files_with_many_rows_is_cut_further(spark: SparkSession, tmp_path: Path) -> None:
     table = ticks(np.random.default_rng(2), 400)
     scan = ts.scan_parquet(spark, written(tmp_path / "ticks", table, files=2, group=20), time="ts")
-    monkeypatch.setattr(parquet, "AT_ONCE", 50)
-    assert "8 slices of the timeline in 2 tasks" in ts.explain(ONE["zscore"], scan, slices=2)
-    same(ts.run(ONE["zscore"], scan, slices=2).toArrow(), local(ONE["zscore"], {"stream": table}))
+    how: dict[str, Any] = {"slices": 2, "memory": 50 * ROW}
+    assert "8 slices of the timeline in 2 tasks" in ts.explain(ONE["zscore"], scan, **how)
+    same(ts.run(ONE["zscore"], scan, **how).toArrow(), local(ONE["zscore"], {"stream": table}))

@@ -7,6 +7,7 @@ import datetime as dt
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -290,3 +291,62 @@ def test_keys_with_most_rows_are_split_by_time(spark: SparkSession) -> None:
         same(by_time_and_key(found, "sym"), local(ONE[name], {"stream": table}, key="sym"))
     with pytest.raises(tl.QueryError, match="where they have no rows"):
         ts.run(ONE["filled"], frame, time="ts", key="sym", slices=4)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"key": "sym", "tasks": 2}, r"tasks= .* rows go to partitions by their key; leave it out, or cut by time"),
+        ({"key": "sym", "warmup": "5s"}, r"warmup= .* or cut by time: slices="),
+        ({"key": "sym", "slices": 2, "skew": 3.0}, r"skew= has no meaning here, as the timeline is cut into slices"),
+        ({"key": "sym", "slices": 2, "partitions": 3}, "partitions= has no meaning"),
+        ({"partitions": 3}, "partitions= has no meaning"),
+        ({"skew": 2.0}, "skew= has no meaning"),
+        ({"ordered": True, "slices": 3}, r"slices= has no meaning here, as partitions stay as they are; leave it out"),
+        ({"ordered": True, "tasks": 3}, "tasks= has no meaning"),
+    ],
+)
+def test_options_that_say_nothing_are_refused(spark: SparkSession, how: dict[str, object], said: str) -> None:
+    frame = ordered(spark, ticks(np.random.default_rng(1), 20))
+    with pytest.raises(tl.QueryError, match=said):
+        ts.run(ONE["zscore"], frame, time="ts", **how)
+
+
+def test_options_may_be_about_one_stage(spark: SparkSession) -> None:
+    table = ticks(np.random.default_rng(4), 200)
+    query: Query = lambda x: x.key_by("sym")["price"].window("5s").mean().unkey()["price"].window("10s").sum()  # noqa: E731
+    same(
+        ts.run(query, ordered(spark, table), time="ts", partitions=2, tasks=2).toArrow(),
+        local(query, {"stream": table}),
+    )
+
+
+@pytest.mark.parametrize("how", [{"slices": 2}, {"key": "sym", "partitions": 2}, {"key": "sym", "slices": 3}])
+def test_little_memory_changes_nothing(spark: SparkSession, how: dict[str, object]) -> None:
+    table = ticks(np.random.default_rng(7), 300)
+    for name in ("zscore", "diff") if how.get("partitions") else ("zscore",):
+        found = ts.run(KEYED[name], ordered(spark, table), time="ts", memory="1KB", **how).toArrow()
+        key = "sym" if "key" in how else None
+        found = found if key is None else by_time_and_key(found, key)
+        same(found, local(KEYED[name], {"stream": table}, key=key))
+
+
+def test_settings_that_are_locked_are_named() -> None:
+    class Conf(dict[str, str]):
+        def set(self, name: str, value: str) -> None:
+            if name.endswith("PerBatch"):
+                message = "[CANNOT_MODIFY_CONFIG]"
+                raise PySparkException(message)
+            self[name] = value
+
+    class Session:
+        conf = Conf()
+
+    provider = "spark.sql.streaming.stateStore.providerClass"
+    with pytest.warns(UserWarning, match=r"may not change \S+maxBytesPerBatch = 2147483647, .* = 16384; set"):
+        ts.tune(Session())  # type: ignore[arg-type]
+    assert "RocksDB" in Session.conf[provider]
+    Session.conf[provider] = other = "com.databricks.sql.streaming.state.RocksDBStateStoreProvider"
+    with pytest.warns(UserWarning, match="may not change"):
+        ts.tune(Session())  # type: ignore[arg-type]
+    assert Session.conf[provider] == other

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -17,7 +18,7 @@ from test_cuts import Schema
 from test_run import by_time_and_key, local
 from tilt.sources import Deferred, Events
 from tilt.spark.plan import Bound
-from tilt.spark.shards import PACKED, SHARD, TAKEN, PackTask, RestTask, ShardTask, UnpackTask, shard_task
+from tilt.spark.shards import COUNT, PACKED, SHARD, TAKEN, PackTask, RestTask, ShardTask, UnpackTask, shard_task
 
 LATENESS = 3_000_000
 UNKEYED = sorted(set(KEYED) - {"running"})
@@ -138,3 +139,47 @@ def test_a_state_of_another_query_is_refused() -> None:
     state, _ = one.push(None, [], 0)
     with pytest.raises(tl.TiltError, match="its query is another one"):
         other.push(state, [], 0)
+
+
+def test_more_late_rows_than_a_session_keeps_are_all_given() -> None:
+    table = ticks(np.random.default_rng(1), 4).select(["ts", "price"])
+    task = planned(lambda x: x["price"]["-1s":].sum(), {"stream": table}, None)
+    count = 150_000
+    times = pa.array([900_000_000, *range(count)], pa.timestamp("us", "UTC"))
+    rows = pa.table({"ts": times, "price": np.arange(count + 1.0)})
+    where = rows.append_column(SHARD, pa.array(np.zeros(count + 1, np.int32)))
+    packed = [row for batch in PackTask(0).run(iter(where.to_batches())) for row in batch.to_pylist()]
+    _, taken = task.push(None, [(row["input"], row["number"], row["blob"]) for row in packed], 0)
+    assert taken is not None and taken["late"] == count
+    assert pa.ipc.open_stream(taken["late_rows"]).read_all().num_rows == count
+
+
+def test_a_state_of_another_number_of_shards_is_refused() -> None:
+    table = ticks(np.random.default_rng(1), 9)
+    task = planned(KEYED["zscore"], {"stream": table}, "sym")
+    one, other = replace(task, numbers=(12, 6, 2, 0)), replace(task, numbers=(4, 2, 1))
+    rows = table.select(task.query.inputs[0].schema.names).append_column(SHARD, pa.array([12] * 9, pa.int32()))
+    batches = [*PackTask(0, is_counted=True).run(iter(rows.to_batches(max_chunksize=3)))]
+    asked = [row for batch in batches for row in batch.to_pylist() if row[SHARD] == COUNT]
+    assert [row["blob"] for row in asked] == [b""]
+    state, taken = one.push(None, [(0, row["number"], row["blob"]) for row in asked], 0, COUNT)
+    assert taken is None
+    assert one.push(state, [], 5, COUNT) == (state, None)
+    with pytest.raises(tl.CheckpointError, match=r"has 4 shards, but the query 3, .*; give shards=4, or start"):
+        other.push(state, [], 0, COUNT)
+
+
+def test_errors_of_shards_name_the_row_and_the_shard() -> None:
+    table = ticks(np.random.default_rng(2), 20, nulls=0.0)
+    task = replace(planned(ONE["zscore"], {"stream": table}, "sym"), late="raise", numbers=(12, 6, 2, 0))
+    times = [20_000_000, 30_000_000, 1_000_000]
+    rows = pa.table(
+        {"ts": pa.array(times, pa.timestamp("us", "UTC")), "price": [1.0] * 3, "size": [1] * 3, "sym": ["a"] * 3}
+    )
+    where = rows.append_column(SHARD, pa.array([2] * 3, pa.int32()))
+    packed = [row for batch in PackTask(0).run(iter(where.to_batches())) for row in batch.to_pylist()]
+    with pytest.raises(
+        tl.LateDataError, match=r"row 2: .*\[ts = 1970-01-01 00:00:01\+00:00, sym = a; shard 2 of 4\]"
+    ) as caught:
+        task.push(None, [(0, row["number"], row["blob"]) for row in packed], 0, 2)
+    assert caught.value.row == 2

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import tilt as tl
 from queries import KEYED, ONE, TWO, Query, quotes, ticks
+from test_hashing import by_time_and_number
 from test_run import by_time_and_key, local, same
 from tilt import spark as ts
 
@@ -95,6 +96,44 @@ def test_two_streams_are_joined(spark: SparkSession, tmp_path: Path) -> None:
     tables = {"trades": distinct(ticks(rng, 200)), "quotes": distinct(quotes(rng, 200))}
     found, _ = streamed(spark, tmp_path, TWO["asof"], tables, key="sym", lateness="5s", shards=2)
     same(by_time_and_key(found, "sym"), local(TWO["asof"], tables, key="sym"))
+
+
+@pytest.mark.parametrize(("one", "other"), [(pa.int32(), pa.int64()), (pa.float32(), pa.float64())])
+def test_equal_keys_of_other_widths_meet_in_a_shard(
+    spark: SparkSession, tmp_path: Path, one: pa.DataType, other: pa.DataType
+) -> None:
+    rng = np.random.default_rng(3)
+    tables = {}
+    for (name, table), dtype in zip(
+        {"trades": ticks(rng, 200), "quotes": quotes(rng, 200)}.items(), (one, other), strict=True
+    ):
+        rows = distinct(table)
+        keys = pa.array(rng.integers(0, 9, len(rows))).cast(dtype)
+        tables[name] = rows.set_column(rows.column_names.index("sym"), "sym", keys)
+    found, _ = streamed(spark, tmp_path, TWO["asof"], tables, key="sym", lateness="5s", shards=5)
+    same(by_time_and_number(found), local(TWO["asof"], tables, key="sym"))
+
+
+def test_a_stream_does_not_go_on_with_another_number_of_shards(spark: SparkSession, tmp_path: Path) -> None:
+    table = distinct(ticks(np.random.default_rng(12), 300))
+    later = table.slice(len(table) // 2)
+    frame = arriving(spark, tmp_path / "in", table.slice(0, len(table) // 2), 2)
+    how: dict[str, Any] = {"time": "ts", "key": "sym", "lateness": "5s"}
+
+    def run(shards: int | None) -> pa.Table:
+        return drained(ts.run_stream(KEYED["zscore"], frame, **how, shards=shards), tmp_path)[0]
+
+    before = run(4)
+    pq.write_table(later, tmp_path / "in" / "more.parquet")
+    for shards in (3, None):
+        with pytest.raises(tl.CheckpointError, match=r"has 4 shards, but the query 3, .*give shards=4"):
+            run(shards)
+        # Nothing was given, and nothing is lost.
+        assert spark.read.parquet(str(tmp_path / "out")).count() == len(before)
+    found = run(4)
+    rest = ts.rest(str(tmp_path / "state"), KEYED["zscore"], frame, **how, shards=4).toArrow()
+    whole = by_time_and_key(pa.concat_tables([found, rest.cast(found.schema)]), "sym")
+    same(whole, local(KEYED["zscore"], {"stream": table}, key="sym"))
 
 
 def test_records_go_through_streams(spark: SparkSession, tmp_path: Path) -> None:
@@ -200,3 +239,37 @@ def test_batches_go_through_a_session_of_the_driver(spark: SparkSession, tmp_pat
     expected = local(query, {"stream": table})
     assert len(expected) > len(found) > 100
     same(in_order(found), expected.slice(0, len(found)))
+    pq.write_table(table.slice(0, 1), tmp_path / "in" / "more.parquet")
+    for path in (tmp_path / "session").iterdir():
+        path.unlink()
+    with (
+        pytest.raises(tl.CheckpointError, match=r"session/2 is missing, .*after batch 2 .*; give the state= directory"),
+        ts.errors(),
+    ):
+        start()
+
+
+@pytest.mark.parametrize("late", ["adjust", "raise"])
+def test_late_rows_may_be_moved_or_end_the_stream(spark: SparkSession, tmp_path: Path, late: str) -> None:
+    table = distinct(ticks(np.random.default_rng(4), 120, nulls=0.0))
+    order = np.r_[0, 2 : len(table), 1]
+    frame = arriving(spark, tmp_path / "in", table.take(pa.array(order)), 3)
+    how: dict[str, Any] = {"time": "ts", "key": "sym", "lateness": "1s", "late": late, "shards": 2}
+    if late == "raise":
+        key = table.column("sym")[1].as_py()
+        found = rf"row \d+: .* behind the watermark.*\[ts = 1970-01-01 \S+, sym = {key}; shard \d of 2\]"
+        with pytest.raises(tl.LateDataError, match=found) as caught:
+            drained(ts.run_stream(ONE["zscore"], frame, **how), tmp_path)
+        assert caught.value.row is not None
+        return
+    found, count = drained(ts.run_stream(ONE["zscore"], frame, **how, late_rows=True), tmp_path)
+    assert count == 1
+    (told,) = [row for row in found.column("late").to_pylist() if row is not None]
+    assert told["fate"] == "adjusted" and told["by"] > 0
+    # The row is there, at a time that is not its own.
+    left = ts.rest(str(tmp_path / "state"), ONE["zscore"], frame, **how).toArrow()
+    prices = [
+        *found.filter(found.column("late").is_null()).column("price").to_pylist(),
+        *left.column("price").to_pylist(),
+    ]
+    assert sorted(prices) == sorted(table.column("price").to_pylist())

@@ -113,7 +113,7 @@ def peak():
 rows = 3_000_000
 times = pa.array(np.arange(rows) * 10_000, pa.timestamp("us", "UTC"))
 table = pa.table({"ts": times, "price": np.random.default_rng(1).normal(size=rows)})
-task = sliced_task(ONE["zscore"], table.schema, at_once=int(sys.argv[1]))
+task = sliced_task(ONE["zscore"], table.schema, memory=int(sys.argv[1]))
 batches = with_header(task, table)
 # What compiling takes is not counted.
 list(task.query.compute({"stream": table.slice(0, 1000)}))
@@ -159,9 +159,9 @@ def test_slices_that_share_a_task_are_held_one_at_a_time() -> None:
 
 
 def test_memory_is_that_of_a_part_of_the_slice() -> None:
-    def extra(at_once: int) -> int:
-        command = [sys.executable, "-c", _PEAK, str(at_once)]
+    def extra(memory: int) -> int:
+        command = [sys.executable, "-c", _PEAK, str(memory)]
         return int(subprocess.run(command, env=variables(), capture_output=True, text=True, check=True).stdout)
 
-    whole, parts = extra(1 << 30), extra(200_000)
+    whole, parts = extra(1 << 34), extra(16 * 200_000)
     assert parts < whole / 2

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tilt.errors import CheckpointError
 from tilt.live.options import each
 from tilt.spark.inputs import bound as bound_to
 from tilt.spark.inputs import events_of, records
@@ -99,8 +100,14 @@ class Batches:
 
     def _read(self, number: int) -> tuple[bytes, int] | None:
         path = self.state / str(number)
-        if not path.exists():
+        if number < 0:
             return None
+        if not path.exists():
+            message = (
+                f"{path} is missing, which has the session after batch {number} of the stream; give the state= "
+                "directory that belongs to its checkpointLocation, or start with new directories for both"
+            )
+            raise CheckpointError(message)
         (row,) = pa.ipc.open_stream(path.read_bytes()).read_all().to_pylist()
         return row["checkpoint"], row["last"]
 

@@ -60,7 +60,6 @@ def stateful(task: ShardTask, functions: dict[str, Any], state: StructType, *, i
             self.state = handle.getValueState("session", state)
 
         def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:  # noqa: ANN401, N802, N803
-            del key
             names = ("input", "number", "blob")
             if is_plain:
                 packed = [tuple(row[name] for name in names) for row in rows]
@@ -68,16 +67,16 @@ def stateful(task: ShardTask, functions: dict[str, Any], state: StructType, *, i
                 packed = [one for frame in rows for one in zip(*(frame[name] for name in names), strict=True)]
             for timer in list(self.handle.listTimers()):
                 self.handle.deleteTimer(timer)
-            yield from self.push([(at, number, bytes(blob)) for at, number, blob in packed], timerValues)
+            yield from self.push(key, [(at, number, bytes(blob)) for at, number, blob in packed], timerValues)
 
         def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:  # noqa: ANN401, N802, N803
-            del key, expiredTimerInfo
-            yield from self.push([], timerValues)
+            del expiredTimerInfo
+            yield from self.push(key, [], timerValues)
 
-        def push(self, packed: Any, timers: Any) -> Any:  # noqa: ANN401
+        def push(self, key: Any, packed: Any, timers: Any) -> Any:  # noqa: ANN401
             watermark = timers.getCurrentWatermarkInMs()
             known = self.state.get()
-            after, taken = loaded().push(known if known is None else tuple(known), packed, watermark)
+            after, taken = loaded().push(known if known is None else tuple(known), packed, watermark, key[0])
             self.state.update(after)
             # Whether rows come or not: when time has gone on, results may have become certain.
             self.handle.registerTimer(watermark + 1)

@@ -28,7 +28,7 @@ from tilt.spark.frames import first_of_partition, mapped, merged, rows
 from tilt.spark.packing import OFFSETS, cut_blocks, packed_column, packed_schema
 from tilt.spark.placing import PLAN
 from tilt.spark.schemas import spark_schema
-from tilt.spark.task import PartitionTask, as_integers, in_order, ranks
+from tilt.spark.task import PartitionTask, as_integers, in_order, partition, ranks
 from tilt.table import Table
 
 if TYPE_CHECKING:
@@ -247,10 +247,7 @@ class GatherTask:
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give a row, if there are any here."""
-        from pyspark import TaskContext  # noqa: PLC0415
-
-        context = TaskContext.get()
-        order = (context.partitionId() if context is not None else 0) << 33
+        order = partition() << 33
         plan: Plan | None = None
         held: list[pa.Table] = []
         totals: dict[int, Numbers] = {}
@@ -366,6 +363,12 @@ class CarriedTask(PartitionTask):
     """Runs a query on a slice, with what was carried there: at once, as what is carried to its parts is not known."""
 
     totals: int = 0
+
+    def parts(
+        self, rows: dict[str, pa.Table], whole: tuple[int, int]
+    ) -> Iterator[tuple[dict[str, pa.Table], tuple[int, int]]]:
+        """Give all rows."""
+        yield rows, whole
 
     def query_of(self, header: Mapping[str, int]) -> QueryTask:
         """Give the query with the totals of the rows that the slice does not have."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
 from tilt.errors import InternalError
@@ -19,11 +20,10 @@ from tilt.spark.sources import FrameSource
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
     from tilt.spark.boot import Task
-    from tilt.spark.plan import Bound
+    from tilt.spark.plan import Bound, Input
     from tilt.spark.task import QueryTask
 
 _WITHIN = (1 << 33) - 1
@@ -45,7 +45,18 @@ def hashed(bound: Bound, name: str) -> dict[str, Column]:
     key = source.events.key
     if key is None or is_light(source.schema().field(key).type):
         return {}
-    return {HASH: F.xxhash64(named(key))}
+    return {HASH: key_hash(source, key)}
+
+
+def key_hash(source: Input, key: str) -> Column:
+    """Give a hash of keys that is the same for equal ones, also for integers and floats of other widths."""
+    column, dtype = named(key), source.schema().field(key).type
+    # Spark hashes an int and a bigint of one value differently.
+    if pa.types.is_integer(dtype):
+        column = column.cast("bigint")
+    elif pa.types.is_floating(dtype):
+        column = column.cast("double")
+    return F.xxhash64(column)
 
 
 def packed(bound: Bound, query: QueryTask, places: int, plan: Column | None) -> list[DataFrame]:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from tilt.errors import SchemaError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -27,7 +29,9 @@ HEADER = {"lo": -1, "hi": -2, "start": -3, "end": -4, "slice": -5}
 OFFSETS = -6
 """The tag of the first total that is carried to a slice; others follow downward."""
 _WIDE = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
-_BLOCK = 256
+_MOST_TEXT = (1 << 31) - 1
+"""How many bytes of text a column of one place has at most: the offsets of its values have 32 bits."""
+BLOCK = 256
 """How many rows a block has at most. Spark makes batches of some thousand blocks, whatever these hold."""
 _TEXT = 1 << 15
 """How many bytes of text a block has at most, about."""
@@ -77,7 +81,7 @@ def cut_blocks(counts: Numbers, rows: pa.Table | pa.RecordBatch) -> tuple[Number
     (array([0, 2, 2]), array([  0,   2, 258, 302]))
     """
     texts = [column.nbytes for column in rows.columns if _is_text(column.type)]
-    size = max(min(_BLOCK, _TEXT * rows.num_rows // max(*texts, 1, 1)), 1)
+    size = max(min(BLOCK, _TEXT * rows.num_rows // max(*texts, 1, 1)), 1)
     number = -(-counts // size)
     of = np.repeat(np.arange(len(counts)), number)
     starts = np.cumsum(counts) - counts
@@ -134,9 +138,15 @@ def unpacked(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
         starts = (np.cumsum(counts) - counts)[sequence]
         order = np.repeat(starts - (np.cumsum(moved) - moved), moved) + np.arange(counts.sum())
     columns = []
-    for dtype in schema.types:
-        own, parts = parts[: _parts(dtype)], parts[_parts(dtype) :]
-        columns.append(_unpacked(dtype, own, order, counts))
+    for field in schema:
+        own, parts = parts[: _parts(field.type)], parts[_parts(field.type) :]
+        if _is_text(field.type) and (size := int(_lengths(own[1]).sum())) > _MOST_TEXT:
+            message = (
+                f"column `{field.name}` has {size:,} bytes of text in one slice or partition, which holds "
+                f"{_MOST_TEXT:,} at most; give more of them: slices= or partitions="
+            )
+            raise SchemaError(message, column=field.name)
+        columns.append(_unpacked(field.type, own, order, counts))
     return pa.table(columns, schema)
 
 

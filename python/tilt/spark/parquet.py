@@ -7,6 +7,7 @@ its slice and halo. No row goes through the JVM before the query has run on it.
 from __future__ import annotations
 
 from bisect import bisect_left
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,9 @@ from tilt.errors import FileError, QueryError, SchemaError
 from tilt.sources import Events
 from tilt.spark.boot import shipped
 from tilt.spark.cuts import Ends, Slices
+from tilt.spark.further import cut_further
 from tilt.spark.schemas import spark_schema
-from tilt.spark.survey import AT_ONCE, cut_input
+from tilt.spark.survey import CutInput, cut_input
 from tilt.spark.task import QueryTask, TaskInput, as_integers, between, in_order
 from tilt.spark.tasks import tasks_for
 
@@ -35,15 +37,36 @@ if TYPE_CHECKING:
 
 _GROUPS = 4
 """How many row groups a slice has at least, by default: it reads those of its halo besides."""
+_AT_A_TIME = 16
+"""How many footers are read at a time: of files on an object store each takes some round trips."""
+_TEXT = 24
+"""How many bytes a text is taken to have."""
 _TWICE = 2
 """How often a row group is read on average, at most, by a query that could be cut by key."""
+
+
+@dataclass(frozen=True)
+class Footer:
+    """A file, and what tells whether it is still the one that was planned for."""
+
+    path: str
+    size: int
+    rows: int
+    counts: tuple[int, ...]
+    """How many rows each row group has."""
+
+    @classmethod
+    def of(cls, path: str, size: int, metadata: Any) -> Footer:  # noqa: ANN401
+        """Describe a file by its size in bytes and its footer."""
+        counts = tuple(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
+        return cls(path, size, metadata.num_rows, counts)
 
 
 @dataclass(frozen=True)
 class RowGroup:
     """A row group of a file, and the times in it."""
 
-    path: str
+    file: Footer
     number: int
     rows: int
     first: int
@@ -98,26 +121,28 @@ def scan_parquet(session: SparkSession, path: str | Sequence[str], **events: Any
     told = Events(**events)
     groups: list[RowGroup] = []
     columns = None
-    for name in _files([path] if isinstance(path, str) else path):
-        system, inner = pa.fs.FileSystem.from_uri(name) if "://" in name else (pa.fs.LocalFileSystem(), name)
-        with system.open_input_file(inner) as file:
-            metadata = pq.read_metadata(file)
+    names = list(_files([path] if isinstance(path, str) else path))
+    with ThreadPoolExecutor(_AT_A_TIME) as readers:
+        footers = list(readers.map(_footer, names))
+    for footer, metadata in footers:
         schema = metadata.schema.to_arrow_schema().remove_metadata()
         if columns is None:
             columns = schema
         elif not schema.equals(columns):
             mine, first = ([f"{field.name}: {field.type}" for field in one] for one in (schema, columns))
-            message = f"{name} has columns {', '.join(mine)}, but the first file {', '.join(first)}; scan them apart"
+            message = (
+                f"{footer.path} has columns {', '.join(mine)}, but the first file {', '.join(first)}; scan them apart"
+            )
             raise SchemaError(message)
-        groups += _groups(name, metadata, schema, told)
+        groups += _groups(footer, metadata, schema, told)
     if columns is None:
         message = f"there is no Parquet file in {path}"
         raise FileError(message)
     # Rows with one time stand in the order in which a local scan reads them: files by their first times.
     begins: dict[str, int] = {}
     for group in groups:
-        begins[group.path] = min(begins.get(group.path, group.first), group.first)
-    groups.sort(key=lambda group: (begins[group.path], group.path, group.number))
+        begins[group.file.path] = min(begins.get(group.file.path, group.first), group.first)
+    groups.sort(key=lambda group: (begins[group.file.path], group.file.path, group.number))
     return ParquetSource(session, tuple(groups), columns, told)
 
 
@@ -125,7 +150,7 @@ def scan_parquet(session: SparkSession, path: str | Sequence[str], **events: Any
 class Share:
     """What a slice reads of an input."""
 
-    groups: tuple[tuple[str, tuple[int, ...]], ...]
+    groups: tuple[tuple[Footer, tuple[int, ...]], ...]
     """Files and their row groups, in order."""
     after: int
     """Rows that end here or before do not matter: a number as the column of times has it."""
@@ -141,7 +166,7 @@ class Share:
         return replace(self, before=last.before)
 
     def _numbers(self) -> set[tuple[str, int]]:
-        return {(path, number) for path, numbers in self.groups for number in numbers}
+        return {(file.path, number) for file, numbers in self.groups for number in numbers}
 
 
 @dataclass(frozen=True)
@@ -153,6 +178,7 @@ class DirectTask:
     span: tuple[int, int]
     shares: tuple[tuple[Share, ...], ...]
     """Of each slice, what it reads of each input."""
+    cuts: tuple[CutInput, ...]
     together: int = 1
     """How many slices are run as one, at most."""
 
@@ -165,7 +191,8 @@ class DirectTask:
             rows = {}
             rows = {reader.given.name: reader.read(share) for reader, share in zip(readers, shares, strict=True)}
             part = (self.slices.part(first)[0], self.slices.part(last)[1])
-            yield from self.query.compute(rows, span=self.span, part=part)
+            for some, within in cut_further(self.query, self.cuts, rows, part):
+                yield from self.query.compute(some, span=self.span, part=within)
 
     def runs(self, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Give the first and the last of slices that are run as one.
@@ -195,12 +222,12 @@ class Reader:
 
     def read(self, share: Share) -> pa.Table:
         """Read the rows of a share, in order of time."""
-        wanted = [(path, number) for path, numbers in share.groups for number in numbers]
+        wanted = [(file.path, number) for file, numbers in share.groups for number in numbers]
         self.held = {at: self.held[at] for at in wanted if at in self.held}
-        for path, numbers in share.groups:
-            missing = [number for number in numbers if (path, number) not in self.held]
-            for number, rows in zip(missing, read_groups(self.given, path, missing) if missing else [], strict=True):
-                self.held[path, number] = Held.of(rows, self.given)
+        for file, numbers in share.groups:
+            missing = [number for number in numbers if (file.path, number) not in self.held]
+            for number, rows in zip(missing, read_groups(self.given, file, missing) if missing else [], strict=True):
+                self.held[file.path, number] = Held.of(rows, self.given)
         tables = [self.held[at].between(self.given, share.after, share.before) for at in wanted]
         times = self.given.events.times
         whole = pa.concat_tables(tables) if tables else self.given.schema.empty_table()
@@ -265,8 +292,7 @@ class Direct:
             for _, scale, source in self._sources()
             for group in source.groups
         ]
-        rows = sum(rows for _, _, rows in blocks)
-        number = max(self.slices or len(blocks) // _GROUPS, -(-rows // AT_ONCE))
+        number = max(self.slices or len(blocks) // _GROUPS, -(-self._bytes() // self.bound.memory))
         slices = Slices.by_counts(blocks, number)
         ends = sorted({last for _, last, _ in blocks})
         length = sum(last - least for least, last, _ in blocks)
@@ -277,6 +303,14 @@ class Direct:
             return slices.snapped(ends)
         snapped = {ends[bisect_left(ends, at)] for at in slices.cuts}
         return Slices(tuple(sorted(snapped - {ends[-1]})))
+
+    def _bytes(self) -> int:
+        """Give about how many bytes all rows have that are read: texts are known when they are."""
+        found = 0
+        for name, _, source in self._sources():
+            types = [source.schema().field(column).type for column in self.bound.columns(name)]
+            found += sum(group.rows for group in source.groups) * sum(map(_width, types))
+        return found
 
     def _sources(self) -> Iterator[tuple[str, int, ParquetSource]]:
         for name, source in self.bound.inputs.items():
@@ -302,9 +336,10 @@ class Direct:
         slices = self.cut()
         query = self.bound.task(self.imports)
         shares = zip(*(self._shares(name, slices) for name in self.bound.inputs), strict=True)
-        rows = sum(group.rows for _, _, source in self._sources() for group in source.groups)
-        together = max(AT_ONCE * len(slices) // max(rows, 1), 1)
-        task = DirectTask(query, slices, span_of(self.bound), tuple(shares), together)
+        together = max(self.bound.memory * len(slices) // max(self._bytes(), 1), 1)
+        halos = {name: self.bound.halo(name, self.warmup) for name in self.bound.inputs}
+        cuts = tuple(cut_input(self.bound, name, halo) for name, halo in halos.items())
+        task = DirectTask(query, slices, span_of(self.bound), tuple(shares), cuts, together)
         session = next(iter(self.bound.inputs.values())).session
         numbers = session.range(0, len(slices), 1, self._tasks(slices))
         return numbers.mapInArrow(shipped(task, self.bound.functions()), spark_schema(self.bound.schema))
@@ -316,7 +351,7 @@ class Direct:
     def _reads(self, name: str, slices: Slices, tasks: int) -> int:
         """Give how many row groups are read: a task reads one that slices share once, if these follow each other."""
         shares = [
-            {(path, number) for path, numbers in share.groups for number in numbers}
+            {(file.path, number) for file, numbers in share.groups for number in numbers}
             for share in self._shares(name, slices)
         ]
         # As Spark deals numbers out.
@@ -334,11 +369,21 @@ class Direct:
         found = []
         for need in slices.needs(given.halo, ends):
             share = given.limits(*need)
-            groups: dict[str, list[int]] = {}
+            groups: dict[str, tuple[Footer, list[int]]] = {}
             for at in np.flatnonzero((last > share[0]) & (first < share[1])).tolist():
-                groups.setdefault(source.groups[at].path, []).append(source.groups[at].number)
-            found.append(Share(tuple((path, tuple(numbers)) for path, numbers in groups.items()), *share))
+                file = source.groups[at].file
+                groups.setdefault(file.path, (file, []))[1].append(source.groups[at].number)
+            found.append(Share(tuple((file, tuple(numbers)) for file, numbers in groups.values()), *share))
         return found
+
+
+def _width(dtype: pa.DataType) -> int:
+    """Give how many bytes a value has, about."""
+    try:
+        width: int = dtype.bit_width // 8
+    except ValueError:
+        return _TEXT
+    return max(width, 1)
 
 
 def scan_of(bound: Bound, name: str) -> ParquetSource:
@@ -360,19 +405,50 @@ def span_of(bound: Bound) -> tuple[int, int]:
     return min(starts), max(ends)
 
 
-def read_groups(given: TaskInput, path: str, numbers: Sequence[int]) -> list[pa.Table]:
-    """Read row groups of a file."""
-    system, inner = pa.fs.FileSystem.from_uri(path) if "://" in path else (pa.fs.LocalFileSystem(), path)
+def read_groups(given: TaskInput, file: Footer, numbers: Sequence[int]) -> list[pa.Table]:
+    """Read row groups of a file.
+
+    Raises
+    ------
+    FileError
+        If the file is gone, or not the one that was planned for: other rows would be read than there are.
+    SchemaError
+        If its columns are others.
+
+    """
     names = given.schema.names
-    with system.open_input_file(inner) as file:
-        whole = pq.ParquetFile(file)
-        schema = whole.schema_arrow
-        for column in given.schema:
-            if column.name not in schema.names or schema.field(column.name).type != column.type:
-                was = f"when the query was planned: {column.type}"
-                message = f"column `{column.name}` of {path} is not what it was {was}; scan the files again"
-                raise SchemaError(message, column=column.name)
-        return [whole.read_row_group(number, names, use_threads=False).select(names) for number in numbers]
+    try:
+        with _opened(file.path) as handle:
+            size = handle.size()
+            whole = pq.ParquetFile(handle)
+            schema = whole.schema_arrow
+            for column in given.schema:
+                if column.name not in schema.names or schema.field(column.name).type != column.type:
+                    was = f"when the query was planned: {column.type}"
+                    message = f"column `{column.name}` of {file.path} is not what it was {was}; scan the files again"
+                    raise SchemaError(message, column=column.name)
+            if Footer.of(file.path, size, whole.metadata) != file:
+                message = (
+                    f"{file.path} was written again after the query was planned: it had {file.rows} rows and "
+                    f"{file.size} bytes, and has {whole.metadata.num_rows} and {size}; scan the files again"
+                )
+                raise FileError(message)
+            return [whole.read_row_group(number, names, use_threads=False).select(names) for number in numbers]
+    except (OSError, pa.ArrowException) as error:
+        # An account of some errors has the trace of where they were.
+        message = f"{file.path} cannot be read any more ({str(error).splitlines()[0]}); scan the files again"
+        raise FileError(message) from None
+
+
+def _opened(path: str) -> pa.NativeFile:
+    system, inner = pa.fs.FileSystem.from_uri(path) if "://" in path else (pa.fs.LocalFileSystem(), path)
+    return system.open_input_file(inner)
+
+
+def _footer(path: str) -> tuple[Footer, Any]:
+    with _opened(path) as file:
+        metadata = pq.read_metadata(file)
+        return Footer.of(path, file.size(), metadata), metadata
 
 
 def _files(paths: Sequence[str]) -> Iterator[str]:
@@ -394,8 +470,8 @@ def _files(paths: Sequence[str]) -> Iterator[str]:
                 yield f"{scheme}://{found.path}" if separator else str(Path(found.path).absolute())
 
 
-def _groups(name: str, metadata: Any, schema: pa.Schema, events: Events) -> Iterator[RowGroup]:  # noqa: ANN401
-    times = events.times
+def _groups(file: Footer, metadata: Any, schema: pa.Schema, events: Events) -> Iterator[RowGroup]:  # noqa: ANN401
+    name, times = file.path, events.times
     start, end = (times, times) if isinstance(times, str) else times
     for column in (start, end):
         if column not in schema.names:
@@ -409,7 +485,7 @@ def _groups(name: str, metadata: Any, schema: pa.Schema, events: Events) -> Iter
             _statistic(name, group, schema, column, edge)
             for column, edge in ((start, "min"), (end, "max"), (end, "min"))
         )
-        yield RowGroup(name, number, group.num_rows, first, last, least)
+        yield RowGroup(file, number, group.num_rows, first, last, least)
 
 
 def _statistic(name: str, group: Any, schema: pa.Schema, column: str, edge: str) -> int:  # noqa: ANN401

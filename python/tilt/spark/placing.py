@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from tilt.spark.hashing import hashes_of
-from tilt.spark.packing import Numbers, cut_blocks, packed_column, packed_schema
-from tilt.spark.task import as_integers
+from tilt.spark.packing import BLOCK, Numbers, cut_blocks, packed_column, packed_schema
+from tilt.spark.task import as_integers, partition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from tilt.sources import Events
     from tilt.spark.cuts import Slices
@@ -23,6 +23,8 @@ HASH, PLAN = "tilt hash", "tilt plan"
 """The columns that rows may come with: a hash of the key, and in the first row of a partition a :class:`Plan`."""
 _AT_ONCE = 1 << 20
 """How many copies of rows are made at once, about."""
+_GATHERED = 1 << 26
+"""How many bytes of rows are put together before they are packed, about."""
 _RADIX = 1 << 16
 """Numbers below this are sorted in time proportional to their number."""
 
@@ -69,15 +71,11 @@ class PackTask:
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give the blocks of a partition."""
-        from pyspark import TaskContext  # noqa: PLC0415
-
-        context = TaskContext.get()
         # Blocks are numbered in the order of partitions, and within them as they stand.
-        number = (context.partitionId() if context is not None else 0) << 33
+        number = partition() << 33
         plan = self.plan
-        for batch in batches:
-            if batch.num_rows == 0:
-                continue
+        # A block is of one place. With many of these, the rows that Spark hands over at once are too few for each.
+        for batch in gathered(batches, min(BLOCK * self.places, _AT_ONCE)):
             if plan is None and PLAN in batch.schema.names:
                 told = batch.column(PLAN)[0].as_py()
                 plan = None if told is None else pickle.loads(told)  # noqa: S301
@@ -153,6 +151,33 @@ class PackTask:
             first, rows = np.repeat(first, copies) + within, np.repeat(rows, copies)
         place = first if plan.places is None else np.array(plan.places)[first]
         return place + self.places, rows
+
+
+def gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """Put batches together until they have so many rows, or many bytes.
+
+    >>> import pyarrow as pa
+    >>> from tilt.spark.placing import gathered
+    >>> [batch.num_rows for batch in gathered([pa.record_batch({"x": range(n)}) for n in (2, 0, 2, 9, 1)], 4)]
+    [4, 9, 1]
+    """
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        held.append(batch)
+        size += batch.nbytes
+        if sum(one.num_rows for one in held) >= rows or size >= _GATHERED:
+            yield _whole(held)
+            held, size = [], 0
+    if held:
+        yield _whole(held)
+
+
+def _whole(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    (found,) = batches if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return found
 
 
 def known_hashes(batch: pa.RecordBatch, key: str | None) -> Numbers:

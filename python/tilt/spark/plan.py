@@ -17,7 +17,7 @@ from tilt.run import FUNCTIONS
 from tilt.sources import Deferred, Rows
 from tilt.spark.cuts import Halo, Reach, bounded
 from tilt.spark.schemas import widened
-from tilt.spark.task import QueryTask, TaskInput
+from tilt.spark.task import AT_ONCE, QueryTask, TaskInput
 from tilt.streams import Stream
 from tilt.table import Table
 
@@ -67,6 +67,8 @@ class Bound:
     inputs: Mapping[str, Input]
     given: Layout | None = None
     """The layout that was asked for."""
+    memory: int = AT_ONCE
+    """How many bytes of rows the query is run on at once, about."""
 
     @cached_property
     def layout(self) -> Layout:
@@ -235,7 +237,8 @@ class Bound:
             )
             for name, source in self.inputs.items()
         )
-        return QueryTask(str(self.stream._query().program), inputs, self.schema, self.layout, imports)
+        text = str(self.stream._query().program)
+        return QueryTask(text, inputs, self.schema, self.layout, imports, memory=self.memory)
 
 
 def _column(number: int | None, dtype: pa.DataType) -> pa.Array:

@@ -8,6 +8,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tilt import _native
+from tilt.budgets import budget_bytes
 from tilt.durations import duration_text
 from tilt.errors import QueryError
 from tilt.spark.inputs import bound, events_of, records
@@ -19,11 +20,12 @@ from tilt.spark.records import nested
 from tilt.spark.scanned import Scanned
 from tilt.spark.sliced import Sliced
 from tilt.spark.sources import FrameSource
-from tilt.spark.streaming import PROVIDER, ROCKSDB
+from tilt.spark.streaming import PROVIDER, ROCKSDB, keeps_in_rocksdb
+from tilt.spark.task import AT_ONCE
 from tilt.spark.tasks import tasks_for
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -42,7 +44,17 @@ _said: set[str] = set()
 
 Planned: TypeAlias = Keyed | Sliced | Ordered | Direct | Scanned
 """A query and how it is cut."""
-_OPTIONS = {"slices", "tasks", "partitions", "skew", "ordered", "warmup", "layout", "imports"}
+_BY_KEY, _BY_TIME = "rows go to partitions by their key", "the timeline is cut into slices"
+_TAKEN: dict[type[Planned], tuple[str, set[str]]] = {
+    Keyed: (_BY_KEY, {"partitions", "skew"}),
+    Scanned: (_BY_KEY, {"partitions"}),
+    Sliced: (_BY_TIME, {"slices", "tasks", "warmup"}),
+    Direct: (_BY_TIME, {"slices", "tasks", "warmup"}),
+    Ordered: ("partitions stay as they are", {"ordered", "warmup"}),
+}
+"""What each way of cutting does, and the options that say something to it."""
+_HOW = ("slices", "tasks", "partitions", "skew", "ordered", "warmup")
+_OPTIONS = {*_HOW, "memory", "layout", "imports"}
 """What is not about how rows become events."""
 
 
@@ -74,6 +86,8 @@ def run(query: object, data: object, **options: Any) -> DataFrame:  # noqa: ANN4
         looks back a bounded time; a sample of the rows tells. By default 1.5; ``None`` saves the pass for the sample;
         ``warmup``: how much of the past is enough for a query that looks back without a bound, if there is no key, and
         if it is not one whose last values, extremes and totals can be carried from slice to slice;
+        ``memory``: how many bytes of rows a query is run on at once, also as a text such as ``"512MB"``, by default
+        256 MiB; a slice that has more is cut further, by time, and a partition of keys that cannot be, by key;
         ``layout``: which columns of time the result has, ``"point"`` or ``"interval"``, by default as fits its events;
         ``imports``: modules that executors import first, which register native functions by :func:`tilt.udf`.
 
@@ -108,13 +122,25 @@ def tune(session: SparkSession) -> None:
     """Set what makes Spark hand rows to Python quickly: large Arrow batches, whose bytes are not counted row by row.
 
     This doubles the throughput of :func:`run`, and of everything else in the session that goes through Arrow. The state
-    of streams is put into RocksDB, which :func:`run_stream` needs.
+    of streams is put into RocksDB, which :func:`run_stream` needs. Settings that may not be changed in a session are
+    named in a warning.
 
     >>> import tilt.spark as ts
     >>> ts.tune(spark)  # doctest: +SKIP
     """
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    refused = []
     for name, value in _SETTINGS.items():
-        session.conf.set(name, value)
+        if name == PROVIDER and keeps_in_rocksdb(session):
+            continue
+        try:
+            session.conf.set(name, value)
+        except PySparkException:
+            refused.append(f"{name} = {value}")
+    if refused:
+        message = f"this session may not change {', '.join(refused)}; set it where the session or cluster is configured"
+        warnings.warn(message, stacklevel=2)
 
 
 def _plan_of(frame: DataFrame) -> str:
@@ -130,12 +156,16 @@ def _planned(query: object, data: object, options: Mapping[str, Any]) -> Planned
     imports = tuple(options.get("imports", ()))
     asked_slices, asked_tasks, asked_partitions = (_number(options, name) for name in ("slices", "tasks", "partitions"))
 
+    memory = budget_bytes(options["memory"]) if options.get("memory") is not None else AT_ONCE
+    ways: list[Planned] = []
+
     def planned(stream: Stream, inputs: Mapping[str, Input], layout: Layout | None = None) -> Planned:
-        for name, source in inputs.items():
-            if isinstance(source, FrameSource) and source.frame.isStreaming:
-                message = f"~{name} is a streaming data frame; run_stream(..., lateness=...) runs queries on such"
-                raise QueryError(message)
-        whole = Bound(stream, inputs, layout)
+        ways.append(way(stream, inputs, layout))
+        return ways[-1]
+
+    def way(stream: Stream, inputs: Mapping[str, Input], layout: Layout | None) -> Planned:
+        _refuse_streams(inputs)
+        whole = Bound(stream, inputs, layout, memory)
         session = next(iter(inputs.values())).session
         warmup = options.get("warmup")
         ticks = None if warmup is None else _native.duration(duration_text(warmup), whole.program.unit)
@@ -162,7 +192,28 @@ def _planned(query: object, data: object, options: Mapping[str, Any]) -> Planned
         return Keyed(whole, partitions, imports, options.get("skew", _SKEW))
 
     stream, inputs = bound(query, data, events, lambda stream, inputs: planned(stream, inputs).frame())
-    return planned(stream, inputs, options.get("layout"))
+    found = planned(stream, inputs, options.get("layout"))
+    _refuse_unused(options, ways)
+    return found
+
+
+def _refuse_streams(inputs: Mapping[str, Input]) -> None:
+    for name, source in inputs.items():
+        if isinstance(source, FrameSource) and source.frame.isStreaming:
+            message = f"~{name} is a streaming data frame; run_stream(..., lateness=...) runs queries on such"
+            raise QueryError(message)
+
+
+def _refuse_unused(options: Mapping[str, Any], ways: Sequence[Planned]) -> None:
+    """Refuse options that say nothing to how the query, or any stage of it, is cut."""
+    taken = {option for way in ways for option in _TAKEN[type(way)][1]}
+    for option in _HOW:
+        if options.get(option) in (None, False) or option in taken:
+            continue
+        how = _TAKEN[type(ways[-1])][0]
+        hint = ", or cut by time: slices=" if how is _BY_KEY and option in {"tasks", "warmup"} else ""
+        message = f"{option}= has no meaning here, as {how}; leave it out{hint}"
+        raise QueryError(message)
 
 
 def _number(options: Mapping[str, Any], name: str) -> int | None:

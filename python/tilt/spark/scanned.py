@@ -46,7 +46,7 @@ class ScanTask:
 
     def _rows(self, number: int) -> Iterator[pa.RecordBatch]:
         for group in self.shares[number]:
-            (rows,) = read_groups(self.given, group.path, [group.number])
+            (rows,) = read_groups(self.given, group.file, [group.number])
             yield from rows.cast(self.pack.schemas[self.pack.input]).combine_chunks().to_batches()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from tilt.errors import CheckpointError, TiltError
 from tilt.live import Session
 from tilt.run import Query
-from tilt.spark.task import as_integers
+from tilt.spark.task import as_integers, partition, placed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,11 +27,15 @@ PACKED = pa.schema(
 )
 """Rows of an input that belong to one shard; numbers are in the order in which rows stand in their data frame."""
 STATE = pa.schema([("checkpoint", pa.binary()), ("last", pa.int64())])
-"""The session of a shard, and the last end of its rows."""
+"""The session of a shard, and the last end of its rows; of :data:`COUNT` nothing, and how many shards there are."""
+COUNT = -1
+"""The shard that has no rows and knows how many others there are: every batch with rows asks it."""
 TAKEN = pa.schema([("late", pa.int64()), ("results", pa.binary()), ("late_rows", pa.binary())])
 """What a push gave: how many rows were late, the results, and the late rows."""
 LATE_ROWS = pa.struct([("input", pa.string()), ("fate", pa.string()), ("by", pa.int64()), ("row", pa.string())])
 """A late row: of which input, what became of it, by how many ticks it is late, and what it holds, as JSON."""
+_KEPT_LATE = 1 << 16
+"""How many late rows a session keeps until they are taken."""
 _MILLISECOND = {"s": (1, 1000), "ms": (1, 1), "us": (1000, 1), "ns": (1_000_000, 1)}
 """How many ticks so many milliseconds are."""
 
@@ -43,13 +47,12 @@ class PackTask:
     input: int
     everywhere: tuple[int, ...] = ()
     """The shards that get all rows; those that the rows name, if there are none."""
+    is_counted: bool = False
+    """Whether :data:`COUNT` is asked."""
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give a blob for each shard and batch."""
-        from pyspark import TaskContext  # noqa: PLC0415
-
-        context = TaskContext.get()
-        first = (context.partitionId() if context is not None else 0) << 33
+        first = partition() << 33
         for number, batch in enumerate(batches):
             shards = np.asarray(batch.column(SHARD))
             rows = batch.drop_columns([SHARD])
@@ -60,12 +63,15 @@ class PackTask:
                 names, starts = np.unique(shards[order], return_index=True)
                 parts = np.split(order, starts[1:])
                 found = {int(name): rows.take(pa.array(part)) for name, part in zip(names, parts, strict=True)}
-            count = len(found)
+            blobs = {name: blob([part]) for name, part in found.items()}
+            if self.is_counted and number == 0:
+                blobs[COUNT] = b""
+            count = len(blobs)
             columns = [
-                pa.array(list(found), pa.int32()),
+                pa.array(list(blobs), pa.int32()),
                 pa.array([self.input] * count, pa.int32()),
                 pa.array([first + number] * count, pa.int64()),
-                pa.array([blob([part]) for part in found.values()], pa.binary()),
+                pa.array(list(blobs.values()), pa.binary()),
             ]
             yield pa.record_batch(columns, PACKED)
 
@@ -79,29 +85,58 @@ class ShardTask:
     """How many ticks one step of each input's column of times is."""
     lateness: Mapping[str, Any]
     late: str
+    numbers: tuple[int, ...] = (0,)
+    """What stands for each shard in the column :data:`SHARD`."""
 
     def push(
-        self, state: tuple[bytes, int] | None, packed: Sequence[tuple[int, int, bytes]], watermark: int
+        self, state: tuple[bytes, int] | None, packed: Sequence[tuple[int, int, bytes]], watermark: int, shard: int = 0
     ) -> tuple[tuple[bytes, int], dict[str, Any] | None]:
         """Give the state after rows of some inputs and Spark's watermark in milliseconds, and what came out."""
+        if shard == COUNT:
+            return self._counted(state), None
         session, last = self._session(state)
         known = _late_count(session)
         given = []
+        late: list[tuple[str, pa.Table]] = []
         for at, _, rows in sorted(packed):
             one = self.query.inputs[at]
             table = pa.ipc.open_stream(rows).read_all()
-            given.append(session.push(table, one.name))
+            for first in range(0, max(len(table), 1), _KEPT_LATE):
+                # Of more late rows than a session keeps, some would only be counted.
+                part = table.slice(first, _KEPT_LATE)
+                try:
+                    given.append(session.push(part, one.name))
+                except TiltError as error:
+                    raise placed(error, self.query, {one.name: part}, [self._name(shard)]) from None
+                late.append((one.name, session.late(one.name).to_arrow()))
             last = max([last, *self._last(at, table)])
         if watermark > 0:
             # Before that, Spark has not seen any row.
-            given.append(session.advance(self._ticks(watermark)))
-        late = [(one.name, session.late(one.name).to_arrow()) for one in self.query.inputs]
+            try:
+                given.append(session.advance(self._ticks(watermark)))
+            except TiltError as error:
+                raise placed(error, self.query, {}, [self._name(shard)]) from None
+        late += [(one.name, session.late(one.name).to_arrow()) for one in self.query.inputs]
         count = _late_count(session) - known
         results = [batch for table in given for batch in self._results(table.to_arrow())]
         taken = None
         if results or count:
             taken = {"late": count, "results": blob(results) if results else None, "late_rows": _late_blob(late)}
         return (session.checkpoint(), last), taken
+
+    def _counted(self, state: tuple[bytes, int] | None) -> tuple[bytes, int]:
+        """Refuse another number of shards than there were: keys would not find what is held of them."""
+        number = len(self.numbers)
+        if state is not None and state[1] != number:
+            message = (
+                f"the state of the stream has {state[1]} shards, but the query {number}, so keys would lose what is "
+                f"held of them; give shards={state[1]}, or start with a new checkpointLocation"
+            )
+            raise CheckpointError(message)
+        return b"", number
+
+    def _name(self, shard: int) -> str:
+        return f"shard {self.numbers.index(shard)} of {len(self.numbers)}"
 
     def close(self, checkpoint: bytes, last: int) -> list[pa.RecordBatch]:
         """Give what is left of a session if its input ends, at ``last``."""
@@ -110,8 +145,7 @@ class ShardTask:
         return [batch for table in given for batch in self._results(table.to_arrow())]
 
     def _session(self, state: tuple[bytes, int] | None) -> tuple[Session, int]:
-        for module in self.query.imports:
-            importlib.import_module(module)
+        self.query.prepare()
         query = compiled(self.query.text)
         if state is not None:
             return Session.restore(query, state[0], threads=1), state[1]
@@ -140,10 +174,12 @@ class ShardTask:
         return table.rename_columns(self.query.schema.names).cast(self.query.schema).to_batches()  # type: ignore[no-any-return]
 
 
-def shard_task(bound: Bound, lateness: Mapping[str, Any], late: str, imports: tuple[str, ...]) -> ShardTask:
+def shard_task(
+    bound: Bound, lateness: Mapping[str, Any], late: str, imports: tuple[str, ...], numbers: tuple[int, ...] = (0,)
+) -> ShardTask:
     """Give the task of a query."""
     scales = tuple(bound.scale(name) for name in bound.inputs)
-    return ShardTask(bound.task(imports), scales, dict(lateness), late)
+    return ShardTask(bound.task(imports), scales, dict(lateness), late, numbers)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from tilt.spark.frames import hashed, merged, rows
 from tilt.spark.placing import known_hashes
 from tilt.spark.records import named
 from tilt.spark.schemas import spark_schema
-from tilt.spark.survey import PLANNED, cut_input, planned, row_of
-from tilt.spark.task import as_integers
+from tilt.spark.survey import PLANNED, Told, cut_input, planned, row_of
+from tilt.spark.task import as_integers, partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,8 +35,15 @@ ONE_IN = 64
 """Of so many rows one is in the sample."""
 ENOUGH = 256
 """How many rows of a sample a key must have to be split: with fewer it is small, or the sample says too little."""
-_KEYS, _POINTS = 64, 256
-"""Of how many keys a partition tells times, and how many of them."""
+_KEYS, _POINTS, _LEAST_POINTS = 64, 256, 4
+"""Of how many keys a partition tells times, how many of them, and how many if it is one of many."""
+_FIRST = 1 << 10
+"""Partitions after so many tell fewer."""
+_GOLDEN = 0.6180339887498949
+_TOGETHER = 1 << 8
+"""The rows of how many places stand in one row: Spark hands over some thousand rows at once."""
+_MERGES = 32
+"""How many tasks add up the rows of places, if these are more than stand in one row."""
 _LEAST = 1 / 64
 """Which share of the rows that a place has on average a key must have to be worth telling."""
 KEY, TIME = "tilt key", "tilt time"
@@ -48,9 +55,11 @@ _SAMPLED = pa.schema(
         ("first", pa.int64()),
         ("last", pa.int64()),
         ("points", pa.list_(pa.int64())),
+        ("place", pa.int32()),
         ("loads", pa.list_(pa.int64())),
     ]
 )
+"""Of a key in a partition; or, without a hash, how many rows places have from one on."""
 
 
 @dataclass(frozen=True)
@@ -69,17 +78,61 @@ class SampleTask:
         times = as_integers(pa.Table.from_batches(found).column(TIME))
         keys, inverse, counts = np.unique(hashes, return_inverse=True, return_counts=True)
         frequent = np.argsort(-counts, kind="stable")[:_KEYS]
-        told = []
+        told: list[dict[str, Any]] = []
+        # Partitions that have rows of the same times tell different ones.
+        shift = partition() * _GOLDEN % 1
+        many = max(_POINTS * _FIRST // max(partition() + 1, _FIRST), _LEAST_POINTS)
         # Most often there is none.
         for key in frequent[counts[frequent] >= _LEAST * len(hashes) / self.places].tolist():
             mine = np.sort(times[inverse == key])
-            points = mine[np.linspace(0, len(mine) - 1, min(len(mine), _POINTS)).astype(np.int64)]
+            number = min(len(mine), many)
+            points = mine[((np.arange(number) + shift) * (len(mine) / number)).astype(np.int64)]
             edges = {"first": mine[0], "last": mine[-1], "points": points}
             told.append({"hash": keys[key], "input": self.input, "rows": len(mine), **edges})
-        told.append({"loads": np.bincount(hashes % self.places, minlength=self.places)})
-        # One batch: each costs Spark as much as some thousand rows.
-        columns = [pa.array([row.get(field.name) for row in told], field.type) for field in _SAMPLED]
-        yield pa.record_batch(columns, _SAMPLED)
+        told += load_rows(np.bincount(hashes % self.places, minlength=self.places))
+        yield _batch(told)
+
+
+def load_rows(loads: Numbers) -> Iterator[dict[str, Any]]:
+    """Give the rows of places, some together."""
+    for first in range(0, len(loads), _TOGETHER):
+        some = loads[first : first + _TOGETHER]
+        if some.any():
+            yield {"place": first, "loads": some}
+
+
+def _batch(told: list[dict[str, Any]]) -> pa.RecordBatch:
+    # One batch: each costs Spark as much as some thousand rows.
+    return pa.record_batch(
+        [pa.array([row.get(field.name) for row in told], field.type) for field in _SAMPLED], _SAMPLED
+    )
+
+
+def _keys_and_loads(batch: pa.RecordBatch, loads: Numbers) -> pa.RecordBatch:
+    """Give what is told of keys, and add what is told of places."""
+    is_key = batch.column("hash").is_valid()
+    of_places = batch.filter(pa.compute.invert(is_key))
+    lists = of_places.column("loads")
+    values, lengths = lists.flatten().to_numpy(), lists.value_lengths().to_pylist()
+    at = 0
+    for place, length in zip(of_places.column("place").to_pylist(), lengths, strict=True):
+        loads[place : place + length] += values[at : at + length]
+        at += length
+    return batch.filter(is_key)
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    """Adds up the rows that some partitions tell of places."""
+
+    places: int
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Give what is told of keys as it is, and the sums."""
+        loads = np.zeros(self.places, np.int64)
+        for batch in batches:
+            yield _keys_and_loads(batch, loads)
+        yield _batch([*load_rows(loads)])
 
 
 @dataclass(frozen=True)
@@ -94,28 +147,34 @@ class SkewTask:
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give the plan."""
-        loads = np.zeros(self.partitions)
-        rows: dict[int, int] = {}
-        told: dict[int, list[dict[str, Any]]] = {}
-        for batch in batches:
-            for part in batch.to_pylist():
-                key, count = part["hash"], part["rows"]
-                if key is None:
-                    loads += part["loads"]
-                    continue
-                rows[key] = rows.get(key, 0) + count
-                told.setdefault(key, []).append(part)
+        counted = np.zeros(self.partitions, np.int64)
+        parts = [_keys_and_loads(batch, counted) for batch in batches]
+        told = pa.Table.from_batches(parts, _SAMPLED)
+        loads = counted.astype(np.float64)
+        hashes, counts = (told.column(name).to_numpy() for name in ("hash", "rows"))
+        keys, inverse = np.unique(hashes, return_inverse=True)
+        rows = np.bincount(inverse, counts, len(keys))
         mean = loads.mean()
         split = []
-        for key in sorted(rows, key=lambda key: (-rows[key], key)):
-            if rows[key] >= self.enough and loads[key % self.partitions] >= self.skew * mean:
-                loads[key % self.partitions] -= rows[key]
-                split.append(key)
+        for at in np.lexsort((keys, -rows)).tolist():
+            key, number = int(keys[at]), float(rows[at])
+            if number < self.enough:
+                break
+            if loads[key % self.partitions] >= self.skew * mean:
+                loads[key % self.partitions] -= number
+                split.append((key, number))
         if not split:
             yield row_of({}, PLANNED)
             return
-        shares = filled(loads, sum(rows[key] for key in split))
-        yield planned(tuple(sorted(split)), self.inputs, [part for key in split for part in told[key]], shares)
+        names = tuple(sorted(key for key, _ in split))
+        shares = filled(loads, sum(number for _, number in split))
+        of_split = [part.filter(pa.array(np.isin(part.column("hash").to_numpy(), names))) for part in parts]
+        found = [Told(given) for given in self.inputs]
+        for part in of_split:
+            of = part.column("input").to_numpy()
+            for at, one in enumerate(found):
+                one.add(part.filter(pa.array(of == at)))
+        yield planned(names, found, shares)
 
 
 def filled(loads: Numbers, more: float) -> dict[int, float]:
@@ -152,7 +211,10 @@ class Skew:
         task = SkewTask(self.partitions, self.skew, ENOUGH, inputs)
         keys = {name: source.events.key for name, source in self.bound.inputs.items()}
         told = [self._sampled(at, name, key) for at, (name, key) in enumerate(keys.items()) if key is not None]
-        found = merged(told).repartition(1).mapInArrow(shipped(task), spark_schema(PLANNED))
+        whole = merged(told)
+        if self.partitions > _TOGETHER:
+            whole = whole.repartition(_MERGES).mapInArrow(shipped(MergeTask(self.partitions)), spark_schema(_SAMPLED))
+        found = whole.repartition(1).mapInArrow(shipped(task), spark_schema(PLANNED))
         return found.select(F.struct("*")).scalar()
 
     def _sampled(self, at: int, name: str, key: str) -> DataFrame:

@@ -13,11 +13,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from tilt.spark.boot import shipped
 from tilt.spark.carried import CarriedTask, Reads, carried
-from tilt.spark.cuts import Ends, Slices
 from tilt.spark.frames import moved, packed
+from tilt.spark.further import cut_further
 from tilt.spark.schemas import spark_schema
-from tilt.spark.survey import AT_ONCE, CutInput, Survey, cut_input
-from tilt.spark.task import PartitionTask, as_integers, between
+from tilt.spark.survey import CutInput, Survey, cut_input
+from tilt.spark.task import PartitionTask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,40 +34,12 @@ class SlicedTask(PartitionTask):
     """Runs a query on a slice, part by part if that has many rows: only one part's result is held at a time."""
 
     cuts: tuple[CutInput, ...] = ()
-    at_once: int = AT_ONCE
 
     def parts(
         self, rows: dict[str, pa.Table], whole: tuple[int, int]
     ) -> Iterator[tuple[dict[str, pa.Table], tuple[int, int]]]:
         """Give parts of the slice with the rows that each needs."""
-        number = -(-sum(table.num_rows for table in rows.values()) // self.at_once)
-        if number <= 1 or any(self._times(name, rows).null_count for name in rows):
-            yield rows, whole
-            return
-        known = {name: self._blocks(name, rows, cut) for name, cut in zip(rows, self.cuts, strict=True)}
-        counted = [block for blocks in known.values() for block in blocks]
-        lo, hi = whole
-        slices = Slices(tuple(at for at in Slices.by_counts(counted, number).cuts if lo < at < hi))
-        needs = {}
-        for name, cut in zip(rows, self.cuts, strict=True):
-            ends = Ends(edge for block in known[name] for edge in block[:2])
-            needs[name] = [cut.limits(*need) for need in slices.needs(cut.halo, ends)]
-        events = {given.name: given.events for given in self.query.inputs}
-        for at in range(len(slices)):
-            begin, end = slices.part(at)
-            some = {name: between(table, events[name], *needs[name][at]) for name, table in rows.items()}
-            yield some, (max(begin, lo), min(end, hi))
-
-    def _times(self, name: str, rows: dict[str, pa.Table]) -> pa.ChunkedArray:
-        (times,) = (given.events.times for given in self.query.inputs if given.name == name)
-        return rows[name].column(times if isinstance(times, str) else times[1])
-
-    def _blocks(self, name: str, rows: dict[str, pa.Table], cut: CutInput) -> list[tuple[int, int, int]]:
-        """Give runs of rows, which are in order: first end, last end and how many."""
-        times = as_integers(self._times(name, rows))
-        size = max(len(times) // 256, 1)
-        runs = [times[first : first + size] for first in range(0, len(times), size)]
-        return [(int(run[0]) * cut.scale, int(run[-1]) * cut.scale, len(run)) for run in runs]
+        yield from cut_further(self.query, self.cuts, rows, whole)
 
 
 @dataclass(frozen=True)

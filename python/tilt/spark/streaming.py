@@ -18,7 +18,7 @@ from tilt.durations import duration_text
 from tilt.errors import QueryError
 from tilt.live.options import each
 from tilt.spark.boot import shipped, stateful
-from tilt.spark.frames import mapped, merged, preimages
+from tilt.spark.frames import key_hash, mapped, merged, preimages
 from tilt.spark.inputs import bound as bound_to
 from tilt.spark.inputs import events_of, records
 from tilt.spark.parquet import ParquetSource
@@ -30,7 +30,7 @@ from tilt.spark.shards import LATE_ROWS, PACKED, SHARD, STATE, TAKEN, PackTask, 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from tilt.spark.plan import Input
     from tilt.spark.shards import ShardTask
@@ -66,7 +66,7 @@ def run_stream(query: object, data: object, *, lateness: object, **options: Any)
         ``late_rows``: whether these are among the results, in a column ``late`` that is null for others. How many there
         were is in the progress of the stream in any case: ``progress.observedMetrics["tilt"].late``;
         ``shards``: how many sessions keys are hashed to, by default ``spark.sql.shuffle.partitions``; without a key
-        there is one. It cannot change for a stream that goes on from a checkpoint;
+        there is one. A stream that goes on from a checkpoint with another number fails in its first batch;
         ``layout`` and ``imports``, as for :func:`run`.
 
     Raises
@@ -101,6 +101,11 @@ def rest(checkpoint: str, query: object, data: object, *, lateness: object, **op
     """
     planned = _planned(query, data, options | {"lateness": lateness})
     return nested(planned.rest(checkpoint), records(planned.bound.inputs))
+
+
+def keeps_in_rocksdb(session: SparkSession) -> bool:
+    """Whether streams keep their state in RocksDB: that of the open source or another, such as Databricks' own."""
+    return "RocksDB" in str(session.conf.get(PROVIDER, None))
 
 
 def in_stages(stream: Stream, inputs: Mapping[str, Input]) -> DataFrame:
@@ -162,13 +167,18 @@ class Streamed:
                 message = f"~{name} is no streaming data frame; run(...) runs queries on others"
                 raise QueryError(message)
         session = next(iter(self.bound.inputs.values())).session
-        if session.conf.get(PROVIDER, None) != ROCKSDB:
+        if not keeps_in_rocksdb(session):
             message = f"streams keep their state in RocksDB: tilt.spark.tune(session), or set {PROVIDER} to {ROCKSDB}"
             raise QueryError(message)
 
     def task(self) -> ShardTask:
         """Give what executors run."""
-        return shard_task(self.bound, self.lateness, self.late, self.imports)
+        return shard_task(self.bound, self.lateness, self.late, self.imports, self.numbers)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """What stands for each shard: numbers that Spark's hash sends to different partitions."""
+        return tuple(preimages(self.shards))
 
     def frame(self) -> DataFrame:
         """Give the results."""
@@ -189,6 +199,7 @@ class Streamed:
         state = session.read.format("statestore").option("stateVarName", "session").load(checkpoint)
         # What lasts to the end of the run lasts to the end of all shards.
         kept = state.select(F.col("value.checkpoint").alias("checkpoint"), F.col("value.last").alias("last"))
+        kept = kept.where(F.length("checkpoint") > 0)
         last = kept.select(F.max("last").alias("last")).scalar()
         whole = kept.select("checkpoint", last.alias("last"))
         task = RestTask(self.task(), self._schema())
@@ -206,14 +217,14 @@ class Streamed:
         delay = -(-ticks * NANOSECONDS[self.bound.program.unit] // 10**6)
         frame = frame.withColumn(_EVENT_TIME, self._moment(name)).withWatermark(_EVENT_TIME, f"{delay} milliseconds")
         key = source.events.key
-        numbers = preimages(self.shards)
+        numbers = self.numbers
         shard = F.lit(numbers[0])
         if key is not None:
-            hashed = F.pmod(F.xxhash64(named(key)), F.lit(self.shards)).cast("int")
+            hashed = F.pmod(key_hash(source, key), F.lit(self.shards)).cast("int")
             shard = F.get(F.array(*map(F.lit, numbers)), hashed)
-        everywhere = tuple(numbers) if self.bound.key and key is None else ()
+        everywhere = numbers if self.bound.key and key is None else ()
         rows = frame.select(shard.alias(SHARD), *(named(column) for column in self.bound.columns(name)))
-        return mapped(rows, PackTask(at, everywhere), PACKED)
+        return mapped(rows, PackTask(at, everywhere, self.bound.key), PACKED)
 
     def _moment(self, name: str) -> Column:
         """Give the time of rows as Spark's watermark takes it: that of the start."""

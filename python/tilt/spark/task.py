@@ -16,6 +16,7 @@ from tilt.errors import QueryError, TiltError
 from tilt.run import Query
 from tilt.sources import Events, Rows
 from tilt.spark.cuts import FOREVER
+from tilt.spark.hashing import hashes_of
 from tilt.spark.packing import HEADER, NUMBER, OFFSETS, PLACE, TAG, unpacked
 from tilt.table import Table
 
@@ -24,7 +25,11 @@ if TYPE_CHECKING:
 
     from tilt.run import Layout
 
+AT_ONCE = 1 << 28
+"""How many bytes of rows a query is run on at once by default, about: a slice that has more is cut further."""
 _BATCH_ROWS = 1 << 16
+_OTHER_BITS = 20
+"""Keys of one place have hashes that are equal in what places are made of; those above these bits are not."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,8 @@ class QueryTask:
     """Modules that register functions which the query calls."""
     beside: Mapping[str, Rows] = field(default_factory=dict)
     """Inputs of the query that are no rows of the run."""
+    memory: int = AT_ONCE
+    """How many bytes of rows it is run on at once, about."""
 
     def prepare(self) -> None:
         """Import what registers functions."""
@@ -84,7 +91,11 @@ class QueryTask:
                 progress=False,
             )
         except TiltError as error:
-            raise _placed(error, self, rows, part) from None
+            raise placed(error, self, rows, _slice(part, self.text)) from None
+        except Exception as error:
+            if "extern fn" not in self.text:
+                raise
+            raise of_function(error, self, _slice(part, self.text)) from error
         table = result.to_arrow().rename_columns(self.schema.names).cast(self.schema)
         yield from table.to_batches(max_chunksize=_BATCH_ROWS)
 
@@ -128,8 +139,29 @@ class PartitionTask:
     def parts(
         self, rows: dict[str, pa.Table], whole: tuple[int, int]
     ) -> Iterator[tuple[dict[str, pa.Table], tuple[int, int]]]:
-        """Give what is run at once: here all."""
-        yield rows, whole
+        """Give what is run at once: some keys, if they have many rows together."""
+        number = parts_of(rows, self.query.memory)
+        if number <= 1 or all(given.events.key is None for given in self.query.inputs):
+            yield rows, whole
+            return
+        of = {
+            given.name: (hashes_of(rows[given.name].column(given.events.key).combine_chunks()) >> _OTHER_BITS) % number
+            for given in self.query.inputs
+            if given.events.key is not None
+        }
+        for part in range(number):
+            # An input without a key is seen by all of them.
+            some = {
+                name: table.filter(pa.array(of[name] == part)) if name in of else table for name, table in rows.items()
+            }
+            if any(some[name].num_rows for name in of):
+                yield some, whole
+
+
+def parts_of(rows: Mapping[str, pa.Table], memory: int) -> int:
+    """Give into how many parts rows are cut, so that each has about so many bytes."""
+    size: int = sum(table.nbytes for table in rows.values())
+    return -(-size // memory)
 
 
 def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, int, pa.RecordBatch]]:
@@ -211,6 +243,14 @@ def _increases(numbers: np.ndarray[Any, Any]) -> bool:
     return bool((numbers[1:] >= numbers[:-1]).all())
 
 
+def partition() -> int:
+    """Give the number of the partition that is run."""
+    from pyspark import TaskContext  # noqa: PLC0415
+
+    context = TaskContext.get()
+    return context.partitionId() if context is not None else 0
+
+
 def _threads() -> int:
     """Give the cores that Spark has set aside for a task."""
     from pyspark import TaskContext  # noqa: PLC0415
@@ -219,29 +259,39 @@ def _threads() -> int:
     return 1 if context is None else max(context.cpus(), 1)
 
 
-def _placed(
-    error: TiltError, query: QueryTask, rows: Mapping[str, pa.Table], part: tuple[int, int] | None
-) -> TiltError:
-    """Give an error that says which row is meant, and of which slice."""
+def placed(error: TiltError, query: QueryTask, rows: Mapping[str, pa.Table], about: Sequence[str] = ()) -> TiltError:
+    """Give an error that says which of some rows is meant, and what else is known."""
     where = []
     for given in query.inputs:
-        if error.row is None or given.name != error.input:
+        if error.row is None or given.name != error.input or given.name not in rows:
             continue
         times = given.events.times
         told = [times] if isinstance(times, str) else [*times]
         told += [given.events.key] if given.events.key is not None else []
         row = rows[given.name].slice(error.row, 1).select(told).to_pylist()
-        of = f"row {error.row} of ~{given.name}: " if len(rows) > 1 else ""
+        of = f"row {error.row} of ~{given.name}: " if len(query.inputs) > 1 else ""
         where += [of + ", ".join(f"{name} = {value}" for name, value in row[0].items())] if row else []
-    if part is not None and part != (-FOREVER, FOREVER):
-        unit = Query(query.text).program.unit
-        lo, hi = ("..." if abs(at) == FOREVER else _instant(at, unit) for at in part)
-        where.append(f"slice ({lo}, {hi}]")
+    where += about
     if not where:
         return error
     found = type(error)(f"{error} [{'; '.join(where)}]", error.column, error.row, error.hint)
     found.input = error.input
     return found
+
+
+def of_function(error: Exception, query: QueryTask, about: Sequence[str]) -> TiltError:
+    """Give an error for what a function of Python raised that the query calls."""
+    message = f"a function that the query calls raised {type(error).__name__}: {error}"
+    return placed(QueryError(message), query, {}, about)
+
+
+def _slice(part: tuple[int, int] | None, text: str) -> list[str]:
+    """Say which slice is meant, unless it is everything."""
+    if part is None or part == (-FOREVER, FOREVER):
+        return []
+    unit = Query(text).program.unit
+    lo, hi = ("..." if abs(at) == FOREVER else _instant(at, unit) for at in part)
+    return [f"slice ({lo}, {hi}]"]
 
 
 def _instant(ticks: int, unit: str) -> str:
