@@ -574,11 +574,22 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
         return "\n  ".join([f"<tilt.Stream {self.name}: {self.dtype}", *shown]) + ">"
 
     def __reduce__(self) -> tuple[Callable[..., Stream], tuple[Any, ...]]:
-        return _restored, (self._handle.text(), dict(self._sources), self._columns, self._name)
+        from tilt.externs import called  # noqa: PLC0415
+
+        text = self._handle.text()
+        return _restored, (text, dict(self._sources), self._columns, self._name, called(text))
 
 
-def _restored(text: str, sources: Mapping[str, Source], columns: Mapping[str, str] | None, name: str | None) -> Stream:
-    return Stream._of(_native.Stream.from_text(text), sources, columns, name)
+def _restored(
+    text: str,
+    sources: Mapping[str, Source],
+    columns: Mapping[str, str] | None,
+    name: str | None,
+    functions: Mapping[str, Callable[..., Any] | None],
+) -> Stream:
+    from tilt.externs import adopted  # noqa: PLC0415
+
+    return Stream._of(_native.Stream.from_text(adopted(text, functions)), sources, columns, name)
 
 
 def _reach(text: str) -> str:
