@@ -1,6 +1,6 @@
 //! Arrow tables. Everything is shared, nothing copied, on the way in and on the way out.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchReader, StructArray};
 use arrow_schema::{ArrowError, Field, Fields, Schema, SchemaRef};
@@ -20,6 +20,8 @@ use crate::{
     build,
     column::Column,
     errors::{FileError, data_error, schema_error},
+    guard::guarded,
+    watch::TICK,
 };
 
 /// Rows in batches of one schema.
@@ -58,10 +60,14 @@ impl Table {
         } else {
             rows.extract::<AnyRecordBatch>()?.into_reader()?
         };
-        let schema = reader.schema();
+        let (py, schema) = (rows.py(), reader.schema());
+        let (mut reader, mut batches) = (reader, Vec::new());
         // Whoever produces the batches takes the lock if it needs to.
-        let batches: Result<Vec<_>, ArrowError> = rows.py().detach(|| reader.collect());
-        let batches = batches.map_err(|error| FileError::new_err(error.to_string()))?;
+        while !guarded(py, || take(&mut reader, &mut batches))?
+            .map_err(|error| FileError::new_err(error.to_string()))?
+        {
+            py.check_signals()?;
+        }
         Ok(Self::new(schema, batches))
     }
 
@@ -76,6 +82,21 @@ impl Table {
             })
         })
     }
+}
+
+/// Takes batches for as long as signals may wait, or all that are left: whether that is so.
+fn take(
+    reader: &mut dyn RecordBatchReader,
+    batches: &mut Vec<RecordBatch>,
+) -> Result<bool, ArrowError> {
+    let begun = Instant::now();
+    while begun.elapsed() < TICK {
+        match reader.next() {
+            Some(batch) => batches.push(batch?),
+            None => return Ok(true),
+        }
+    }
+    Ok(false)
 }
 
 /// A batch whose columns have other names, as many as there are.
@@ -274,7 +295,8 @@ impl Table {
 
     /// As an Arrow IPC stream.
     fn to_ipc<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(py, &crate::files::to_ipc(self)?))
+        let bytes = guarded(py, || crate::files::to_ipc(self))??;
+        Ok(PyBytes::new(py, &bytes))
     }
 
     #[staticmethod]
