@@ -20,7 +20,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilt as tl
-from tilt.cli import main
 
 ROWS = {"t": [1, 2, 5, 6], "px": [10.0, 11.0, 9.0, 12.0], "qty": [1, 5, 2, 3], "sym": ["a", "b", "a", "b"]}
 
@@ -489,44 +488,6 @@ def test_the_typed_example_runs() -> None:
     table = module.main()
     assert table["side"] == [None, "rich", "cheap", None]
     assert table["high"] == [11.0, 11.0, 11.0, 10.5]
-
-
-def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tl.Table(ROWS).write_parquet(tmp_path / "ticks.parquet")
-    script = tmp_path / "query.py"
-    script.write_text("def query(ticks):\n    return ticks['px']['-2s':].mean()\n")
-    given_ = [str(script), "--input", f"ticks={tmp_path / 'ticks.parquet'}", "--time", "t", "--unit", "s"]
-    assert main(["run", *given_, "--out", str(tmp_path / "out.csv"), "--quiet"]) == 0
-    assert (tmp_path / "out.csv").read_text().splitlines()[:3] == ["t,px", "1,10.0", "2,10.5"]
-    assert main(["explain", *given_, "--stage", "optimized"]) == 0
-    assert "reduce mean ~ticks[t-2s : t]" in capsys.readouterr().out
-    assert main(["explain", *given_, "--format", "mermaid"]) == 0
-    assert "flowchart" in capsys.readouterr().out
-    program = tmp_path / "query.tilt"
-    program.write_text("query q unit s { input ~ticks: {px: f64} point ~y[t] = ~ticks[t].px * 2.0 output ~y }")
-    assert main(["run", str(program), *given_[1:]]) == 0
-    assert "24" in capsys.readouterr().out
-    assert main(["run", str(tmp_path / "none.py")]) == 1
-    assert main(["run", str(script), "--input", "nonsense"]) == 1
-    assert main(["run", *given_, "--out", str(tmp_path / "out.what")]) == 1
-    script.write_text("x = 1\n")
-    assert main(["run", *given_]) == 1
-    assert "defines no query" in capsys.readouterr().err
-    for text, message in (
-        ("def query(tick):\n    return tick\n", "no input `ticks`, did you mean `tick`?; it takes tick"),
-        ("def query(ticks, quotes):\n    return ticks\n", "add --input quotes=files"),
-        ("def query(ticks):\n    return 3\n", "must give a Stream, not int"),
-        ("def query(ticks)\n", "query.py, line 1: expected ':'"),
-    ):
-        script.write_text(text)
-        assert main(["run", *given_]) == 1
-        assert message in capsys.readouterr().err
-    assert main(["demo", "--events", "2000", "--plot", str(tmp_path / "demo.svg")]) == 0
-    assert (tmp_path / "demo.svg").read_text().startswith("<svg")
-    assert main(["bench", "--events", "2000"]) == 0
-    with pytest.raises(SystemExit) as stopped:
-        main(["nonsense"])
-    assert stopped.value.code == 2
 
 
 def test_functions_of_ones_own(trades: tl.Stream) -> None:
