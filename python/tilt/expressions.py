@@ -202,6 +202,21 @@ def _grouped(part: object) -> str:
     return f"({text})" if isinstance(part, Expr) and part._function == "_binary" else text
 
 
+def kind_of(value: object) -> str:
+    """Give the type of a value that is no stream where there has to be one, for a message.
+
+    >>> import tilt as tl
+    >>> from tilt.expressions import kind_of
+    >>> kind_of(tl.col("px"))
+    "Expr: here no stream is known that has such a column; write stream['px'] instead of col('px')"
+    """
+    if not isinstance(value, Expr):
+        return type(value).__name__
+    named = str(value) if value._function is None and value._args else "col('name')"
+    column = value._args[0] if value._function is None and value._args else "name"
+    return f"Expr: here no stream is known that has such a column; write stream[{column!r}] instead of {named}"
+
+
 def has_expr(parts: object) -> bool:
     """Whether an expression is among some arguments.
 

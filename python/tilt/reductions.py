@@ -283,7 +283,7 @@ def ewm(
     >>> import tilt as tl
     >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
     >>> x.window(tl.tumbling(4)).agg(mean=tl.ewm(alpha=0.5)).collect()["mean"]
-    [4.142857142857142]
+    [4.142857142857143]
     """
     given = {"alpha": alpha, "half_life": half_life, "span": span, "com": com}
     return Expr("ewm", _WINDOW, **{name: value for name, value in given.items() if value is not None})

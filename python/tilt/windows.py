@@ -502,10 +502,12 @@ class Window:
         ticks = duration_ticks(offset, unit)
         return _moved(self.len().time(), ticks, unit)
 
-    def __getattr__(self, name: str) -> NoReturn:
-        """Find no such reduction; name a similar one."""
-        message = f"a Window has no reduction {name!r}{suggestion(name, dir(Window))}"
-        raise AttributeError(message)
+    if not TYPE_CHECKING:  # Otherwise type checkers take every misspelt reduction for one.
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Find no such reduction; name a similar one."""
+            message = f"a Window has no reduction {name!r}{suggestion(name, dir(Window))}"
+            raise AttributeError(message)
 
     def __bool__(self) -> NoReturn:
         message = "a window has no truth value; reduce it to a stream first"

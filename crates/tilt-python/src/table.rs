@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchReader, StructArray};
 use arrow_schema::{ArrowError, Field, Fields, Schema, SchemaRef};
 use pyo3::{
-    exceptions::{PyTypeError, PyValueError},
+    exceptions::{PyKeyboardInterrupt, PyTypeError, PyValueError},
     prelude::*,
     types::{PyBytes, PyCapsule, PyTuple},
 };
@@ -63,9 +63,7 @@ impl Table {
         let (py, schema) = (rows.py(), reader.schema());
         let (mut reader, mut batches) = (reader, Vec::new());
         // Whoever produces the batches takes the lock if it needs to.
-        while !guarded(py, || take(&mut reader, &mut batches))?
-            .map_err(|error| FileError::new_err(error.to_string()))?
-        {
+        while !guarded(py, || take(&mut reader, &mut batches))?.map_err(|error| failed(&error))? {
             py.check_signals()?;
         }
         Ok(Self::new(schema, batches))
@@ -81,6 +79,15 @@ impl Table {
                 columns: names().collect(),
             })
         })
+    }
+}
+
+/// The exception of rows that their producer does not give. One of Python may be the one that Ctrl-C interrupts, of which Arrow has the text only.
+fn failed(error: &ArrowError) -> PyErr {
+    let message = error.to_string();
+    match message.trim_end().lines().last() {
+        Some("KeyboardInterrupt") => PyKeyboardInterrupt::new_err(()),
+        _ => FileError::new_err(message),
     }
 }
 
