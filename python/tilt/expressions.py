@@ -82,11 +82,23 @@ class Expr(Pointwise):
         return Expr("_binary", self, op, other, reversed=reversed)
 
     def cast(self, dtype: str | type) -> Expr:
-        """Give the values another type."""
+        """Give the values another type.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.5, 2.5]}, time="t")
+        >>> x.with_columns(whole=tl.col("x").cast(int)).collect()["whole"]
+        [1, 2]
+        """
         return Expr("cast", self, dtype)
 
     def is_null(self) -> Expr:
-        """Say whether the value is missing."""
+        """Say whether the value is missing.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.5, None]}, time="t")
+        >>> x.with_columns(gone=tl.col("x").is_null()).collect()["gone"]
+        [False, True]
+        """
         return Expr("is_null", self)
 
     def __getitem__(self, key: object) -> Expr:
@@ -158,7 +170,13 @@ class Expr(Pointwise):
         )
 
     def over(self, window: Window) -> Any:  # noqa: ANN401
-        """Do what was recorded: reductions are those of a window, of what stands before them for each of its events."""
+        """Do what was recorded: reductions are those of a window, of what stands before them for each of its events.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.0, 2.0]}, time="t")
+        >>> (tl.col("x").max() - tl.col("x").min()).over(x.window(2)).alias("range").collect()["range"]
+        [0.0, 1.0]
+        """
         if self._function is None:
             if self._is_window:
                 return window
