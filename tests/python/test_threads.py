@@ -49,10 +49,11 @@ def test_settings_of_a_block_are_those_of_its_coroutine() -> None:
             await asyncio.sleep(0)
             return tl.Config.threads
 
-    async def both() -> list[int | None]:
-        return await asyncio.gather(inside(1), inside(2))
+    async def both() -> tuple[int | None, int | None]:
+        one, two = await asyncio.gather(inside(1), inside(2))
+        return one, two
 
-    assert asyncio.run(both()) == [1, 2]
+    assert asyncio.run(both()) == (1, 2)
 
 
 def test_settings_of_the_process_hold_in_all_threads() -> None:
