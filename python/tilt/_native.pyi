@@ -260,7 +260,7 @@ class Input:
         tz: str | None = None,
         sort: bool = False,
         closed_left: bool = False,
-        lookups: Sequence[tuple[str, Lookup]] = (),
+        lookups: Sequence[tuple[str, Lookup]] = ...,
     ) -> Input: ...
 
 @final

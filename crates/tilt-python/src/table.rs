@@ -307,7 +307,7 @@ impl Table {
     }
 
     #[staticmethod]
-    fn from_ipc(bytes: &[u8]) -> PyResult<Self> {
-        crate::files::from_ipc(bytes)
+    fn from_ipc(data: &[u8]) -> PyResult<Self> {
+        crate::files::from_ipc(data)
     }
 }
