@@ -109,7 +109,7 @@ class Expr(Pointwise):
         from tilt.streams import Stream  # noqa: PLC0415
         from tilt.windows import Window  # noqa: PLC0415
 
-        if name.startswith("__") or not (hasattr(Stream, name) or hasattr(Window, name)):
+        if name.startswith("_") or not (hasattr(Stream, name) or hasattr(Window, name)):
             message = (
                 f"neither streams nor windows have a method {name!r}{suggestion(name, [*dir(Stream), *dir(Window)])}"
             )

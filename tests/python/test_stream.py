@@ -234,6 +234,7 @@ def test_pictures_are_well_formed(trades: tl.Stream) -> None:
         (lambda s: s["px"].rolling("10s"), AttributeError, "window"),
         (lambda s: s.collect_batches(0), ValueError, "at least one row"),
         (lambda _: tl.plot("px"), TypeError, "draws streams"),  # type: ignore[arg-type]
+        (lambda _: tl.plot(tl.col("px")), TypeError, "draws streams"),  # type: ignore[arg-type]
         (lambda s: tl.plot(tl.when(s["px"] > 1).then("a").otherwise("b")), ValueError, "nothing to draw"),
         (lambda _: tl.stream({"t": [2, 1], "x": [1.0, 2.0]}, time="t").collect(), tl.UnsortedError, "row 1"),
         (lambda _: tl.stream(ROWS, time="ts"), tl.SchemaError, "the columns are"),
