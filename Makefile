@@ -65,6 +65,7 @@ asan: ## run the differential tests with AddressSanitizer, which needs a nightly
 .PHONY: test-python
 test-python: setup ## run the Python tests and doctests
 	$(call heading,Python tests)
+	$(VENV)/python -m mypy.stubtest tilt._native --concise --allowlist scripts/stubtest.txt --ignore-unused-allowlist
 	$(VENV)/pytest
 
 .PHONY: test-spark
@@ -141,10 +142,13 @@ bench-spark: ## measure queries on Spark against its own windows and store the t
 	VIRTUAL_ENV=$$PWD/.venv $(VENV)/maturin develop --quiet --release
 	$(VENV)/python -m benches.spark --rows 20000000 --report
 
-.PHONY: docs
-docs: setup ## build the documentation: pages of the Python package, API of the crates
+.PHONY: pages
+pages: setup ## build the pages of the documentation
 	$(call heading,Sphinx)
 	$(VENV)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+
+.PHONY: docs
+docs: pages ## build the documentation: its pages, and the API of the crates
 	$(call heading,rustdoc)
 	cargo doc --workspace --no-deps
 	@echo "open docs/_build/html/index.html and $${CARGO_TARGET_DIR:-target}/doc/tilt/index.html"

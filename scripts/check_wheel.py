@@ -1,9 +1,10 @@
-"""Fail when a wheel is too large, needs more than the C library, or shows more than its init function."""
+"""Fail when a wheel is too large, needs more than the system's libraries, or shows more than its init function."""
 
 import io
 import re
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -11,6 +12,8 @@ LIMIT = 25_000_000
 """Bytes of a wheel."""
 NEEDED = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 """What every Linux with glibc has."""
+SYSTEM = ("/usr/lib/", "/System/Library/")
+"""Where the libraries are that are part of macOS."""
 PROJECTS = ("llvm", "libstdc++", "libzstd", "zlib", "libffi", "The Rust standard library", "arrow-array", "parquet")
 """Some of what must be named in the notices."""
 
@@ -24,6 +27,20 @@ def elf(library: bytes) -> tuple[set[str], set[str]]:
     needed = {tag.needed for tag in dynamic.iter_tags() if tag.entry.d_tag == "DT_NEEDED"}
     symbols = file.get_section_by_name(".dynsym").iter_symbols()
     return needed, {s.name for s in symbols if s.name and s["st_shndx"] != "SHN_UNDEF"}
+
+
+def mach(library: bytes) -> tuple[set[str], set[str]]:
+    """Give what a shared library of macOS needs and what it exports, as Apple's tools say."""
+    with tempfile.NamedTemporaryFile(suffix=".so") as file:
+        file.write(library)
+        file.flush()
+        own, listed, symbols = (
+            subprocess.run([*tool, file.name], check=True, capture_output=True, text=True).stdout.splitlines()  # noqa: S603
+            for tool in (("otool", "-D"), ("otool", "-L"), ("nm", "-gUj"))
+        )
+    # Both lists begin with the file, and the second one names the library itself among what it needs.
+    needed = {line.split(" (")[0].strip() for line in listed[1:]} - {line.strip() for line in own[1:]}
+    return needed, {symbol.removeprefix("_") for symbol in symbols if symbol}
 
 
 def policy(wheel: Path) -> tuple[int, int]:
@@ -51,16 +68,18 @@ def main() -> None:
     problems += [f"its notices do not name {project}" for project in PROJECTS if project not in notices]
     if len(libraries) != 1:
         problems.append(f"it has the libraries {libraries}")
-    if library.startswith(b"\x7fELF"):
-        needed, exported = elf(library)
-        if needed - NEEDED:
-            problems.append(f"it needs {', '.join(sorted(needed - NEEDED))}")
-        if exported != {"PyInit__native"}:
-            problems.append(f"it exports {', '.join(sorted(exported))}")
+    is_elf = library.startswith(b"\x7fELF")
+    needed, exported = elf(library) if is_elf else mach(library)
+    foreign = needed - NEEDED if is_elf else {path for path in needed if not path.startswith(SYSTEM)}
+    if foreign:
+        problems.append(f"it needs {', '.join(sorted(foreign))}")
+    if exported != {"PyInit__native"}:
+        problems.append(f"it exports {', '.join(sorted(exported))}")
+    if is_elf:
         oldest = policy(wheel)
         if oldest > (2, 34):
             problems.append(f"it needs glibc {oldest}")
-        print(f"{wheel.name}: {size:,} bytes, manylinux_{oldest[0]}_{oldest[1]}, needs {', '.join(sorted(needed))}")
+    print(f"{wheel.name}: {size:,} bytes, needs {', '.join(sorted(needed))}")
     if problems:
         sys.exit(f"{wheel}: " + "; ".join(problems))
 

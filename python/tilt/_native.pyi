@@ -7,6 +7,8 @@ from typing import Any, Final, TypeAlias, final
 __version__: Final[str]
 BUILD: Final[str]
 
+def machine() -> tuple[str, str]: ...
+
 @final
 class Program:
     @staticmethod
@@ -190,6 +192,13 @@ class Query:
         threads: int | None = None,
         functions: Mapping[str, Callable[..., Any] | Pointer] | None = None,
     ) -> str: ...
+    def measure(
+        self,
+        inputs: Mapping[str, Input],
+        *,
+        threads: int | None = None,
+        functions: Mapping[str, Callable[..., Any] | Pointer] | None = None,
+    ) -> dict[str, Any]: ...
     def explain(self, stage: str) -> str: ...
     def columns(self, input: str, time: str | tuple[str, str]) -> Table: ...  # noqa: A002
 
@@ -251,7 +260,7 @@ class Input:
         tz: str | None = None,
         sort: bool = False,
         closed_left: bool = False,
-        lookups: Sequence[tuple[str, Lookup]] = (),
+        lookups: Sequence[tuple[str, Lookup]] = ...,
     ) -> Input: ...
 
 @final

@@ -4,7 +4,7 @@ from tilt import _native
 
 
 def show_versions() -> None:
-    """Print the versions of tilt, of Python and of the packages that tilt works with.
+    """Print the versions of tilt, of Python, of LLVM, and of the packages that tilt works with; and the CPU.
 
     >>> import tilt as tl
     >>> tl.show_versions()  # doctest: +ELLIPSIS
@@ -18,7 +18,8 @@ def show_versions() -> None:
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
         "platform": platform.platform(),
     }
-    for package in ("numpy", "pandas", "polars", "pyarrow", "pyspark", "rich"):
+    lines["llvm"], lines["cpu"] = _native.machine()
+    for package in ("altair", "duckdb", "numba", "numpy", "pandas", "polars", "pyarrow", "pyspark", "rich"):
         try:
             lines[package] = version(package)
         except PackageNotFoundError:

@@ -7,10 +7,11 @@ import os
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tilt import _native, _versions, inputs, sources
+from tilt import _native, _versions, inputs, plans, sources
 from tilt.errors import QueryError, TiltError, suggestion
 from tilt.program import Program
 from tilt.queries import QueryFunction
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from tilt.live.session import Session
+    from tilt.sources import Source
 
 _SCANS: dict[str, Callable[..., Stream]] = {
     ".parquet": inputs.scan_parquet,
@@ -59,13 +61,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Nobody reads the rest: nothing is left to be written when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
-    except (TiltError, OSError, TypeError, ValueError) as error:
-        print(f"tilt: {error}", file=sys.stderr)  # noqa: T201
-        return 1
     except KeyboardInterrupt:
         print("tilt: interrupted", file=sys.stderr)  # noqa: T201
         return 130
+    except Exception as error:
+        place = _place(error, getattr(options, "query", None))
+        if place is None and not isinstance(error, (TiltError, OSError, TypeError, ValueError)):
+            raise
+        print(f"tilt: {'' if place is None else f'{place}: '}{_text(error)}", file=sys.stderr)  # noqa: T201
+        return 1
     return 0
+
+
+def _text(error: Exception) -> str:
+    """Give what an exception says, with its kind where that is part of it."""
+    if isinstance(error, SyntaxError):
+        return error.msg
+    says_itself = isinstance(error, (TiltError, OSError, TypeError, ValueError, AttributeError, NameError, ImportError))
+    return str(error) if says_itself else f"{type(error).__name__}: {error}"
+
+
+def _place(error: Exception, query: Path | None) -> str | None:
+    """Give file and line of the query that an exception came through, if it did: the innermost one."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if query is not None and frame.filename == str(query)]
+    return f"{query}:{lines[-1]}" if lines else None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -84,8 +106,9 @@ def _parser() -> argparse.ArgumentParser:
 
     explain = commands.add_parser("explain", help="show what a query does")
     _query_arguments(explain)
-    explain.add_argument("--stage", choices=_STAGES, default="loops", help="what to show (%(default)s)")
+    explain.add_argument("--stage", choices=_STAGES, help="what to show (loops)")
     explain.add_argument("--format", choices=["text", "mermaid", "dot", "json"], default="text")
+    explain.add_argument("--analyze", action="store_true", help="run the query, and show what each loop took")
     explain.set_defaults(command=_explain)
 
     demo = commands.add_parser("demo", help="generate a day of ticks, run two queries, draw them")
@@ -124,6 +147,8 @@ def _query_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", type=Path, help="a .py file with a function `query` or a stream, or a .tilt program")
     parser.add_argument("--input", action="append", default=[], metavar="NAME=FILES", help="files for an input")
     parser.add_argument("--time", help="the column of times")
+    parser.add_argument("--tz", help="the time zone of the times, such as Europe/Paris")
+    parser.add_argument("--valid", help="how long a row is true: point, until_next, a time such as 5m, or START,END")
     parser.add_argument("--key", help="the column of keys")
     parser.add_argument("--unit", help="what integer times count: s, ms, us or ns")
     parser.add_argument("--period", help="the distance of samples")
@@ -133,19 +158,34 @@ def _query_arguments(parser: argparse.ArgumentParser) -> None:
 def _inputs(options: argparse.Namespace) -> dict[str, Stream]:
     """Give a stream for each ``--input``."""
     found = {}
+    valid = _valid(options)
     for given in options.input:
         name, separator, files = given.partition("=")
         if not separator:
             _refuse(f"--input {given} has no name; write --input name=files")
-        if options.time is None:
+        if options.time is None and isinstance(valid, str):
             _refuse(f"--input {given} needs the column of times; add --time column")
         scan = _SCANS.get(Path(files).suffix.lower())
         if scan is None:
             _refuse(f"what {files} is cannot be told from its name; it may end with {', '.join(_SCANS)}")
-        events = {"time": options.time, "unit": options.unit, "period": options.period, "sort": options.sort}
+        named = ("time", "unit", "tz", "period", "sort")
+        events: dict[str, Any] = {option: getattr(options, option) for option in named}
+        events["valid"] = valid
         stream = scan(files, name=name, **events)
         found[name] = stream if options.key is None else stream.key_by(options.key)
     return found
+
+
+def _rows(options: argparse.Namespace) -> dict[str, Source]:
+    """Give the source of each ``--input``."""
+    return {name: next(iter(stream._sources.values())) for name, stream in _inputs(options).items()}
+
+
+def _valid(options: argparse.Namespace) -> str | tuple[str, str]:
+    """Give how long rows are true: a text, or two columns."""
+    given: str = options.valid or "point"
+    start, separator, end = given.partition(",")
+    return (start, end) if separator else given
 
 
 def _refuse(message: str) -> NoReturn:
@@ -157,11 +197,7 @@ def _defined(path: Path) -> Stream | QueryFunction[Any] | Program | Callable[...
     if path.suffix != ".py":
         return Program.parse(path.read_text(encoding="utf-8"))
     space: dict[str, Any] = {"__name__": "tilt_query", "__file__": str(path)}
-    try:
-        code = compile(path.read_text(encoding="utf-8"), str(path), "exec")
-    except SyntaxError as error:
-        _refuse(f"{path}, line {error.lineno}: {error.msg}")
-    exec(code, space)  # noqa: S102
+    exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), space)  # noqa: S102
     queries = [value for value in space.values() if isinstance(value, (QueryFunction, Stream))]
     wanted: object = space.get("query", queries[-1] if queries else None)
     if isinstance(wanted, Stream) or callable(wanted):
@@ -210,8 +246,7 @@ def _run(options: argparse.Namespace) -> None:
     if out is not None and out.suffix.lower() not in _FORMATS:
         _refuse(f"what to write into {out} cannot be told from its name; it may end with {', '.join(_FORMATS)}")
     if isinstance(query, Program):
-        given = {name: next(iter(stream._sources.values())) for name, stream in _inputs(options).items()}
-        parts = Query(query)._parts_or_whole(given, options.memory, **settings)
+        parts = Query(query)._parts_or_whole(_rows(options), options.memory, **settings)
     else:
         parts = query._parts(options.memory, **settings)
     if out is None:
@@ -228,12 +263,14 @@ def _run_live(options: argparse.Namespace) -> None:
     wanted = _defined(options.query)
     named = ("lateness", "late", "horizon", "idle_after", "max_batch", "latency", "mode", "threads")
     given = {name: getattr(options, name) for name in named}
-    given |= {"time": options.time, "unit": options.unit, "period": options.period, "key": options.key}
+    given |= {name: getattr(options, name) for name in ("time", "unit", "tz", "period", "key")}
+    if options.valid is not None:
+        given["valid"] = _valid(options)
     # A clock of plain integers has no units.
     for name in ("lateness", "horizon"):
         if given[name] is not None and given[name].isdigit():
             given[name] = int(given[name])
-    if options.time is None and not isinstance(wanted, Stream):
+    if options.time is None and not isinstance(wanted, Stream) and not isinstance(given.get("valid"), tuple):
         _refuse("the rows of a live run need a column of times; add --time column")
     if isinstance(wanted, Stream):
         live = wanted.session(**given)
@@ -242,16 +279,7 @@ def _run_live(options: argparse.Namespace) -> None:
     else:
         function = wanted if isinstance(wanted, QueryFunction) else QueryFunction(wanted)  # type: ignore[arg-type]
         live = function.session(schema=_schema(options.schema), **given)
-    sources: dict[str, int] = {}
-    for text in options.input:
-        name, separator, path = text.partition("=")
-        if not separator:
-            _refuse(f"--input {text} has no name; write --input name=pipe")
-        sources[name] = 0 if path == "-" else os.open(path, os.O_RDONLY)
-    if not sources:
-        if len(live.streams) > 1:
-            _refuse(f"say where each input comes from: --input name=pipe, for {' and '.join(live.streams)}")
-        sources = {live.streams[0]: 0}
+    sources = _pipes(options.input, live.streams)
     # A service that is stopped ends its output as one that is interrupted.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     sys.stdout.flush()
@@ -272,6 +300,19 @@ def _tell_late(live: Session) -> None:
             print(f"stream `{name}`: rows {told}; {stream.accepted:,} accepted", file=sys.stderr)  # noqa: T201
 
 
+def _pipes(given: Iterable[str], streams: Sequence[str]) -> dict[str, int]:
+    """Give the descriptor that the rows of each stream come from."""
+    found: dict[str, int] = {}
+    for text in given:
+        name, separator, path = text.partition("=")
+        if not separator:
+            _refuse(f"--input {text} has no name; write --input name=pipe")
+        found[name] = 0 if path == "-" else os.open(path, os.O_RDONLY)
+    if not found and len(streams) > 1:
+        _refuse(f"say where each input comes from: --input name=pipe, for {' and '.join(streams)}")
+    return found or {streams[0]: 0}
+
+
 def _schema(text: str | None) -> dict[str, str] | None:
     """Give columns that are written as ``ts:timestamp(us),price:f64``."""
     if text is None:
@@ -285,15 +326,9 @@ def _schema(text: str | None) -> dict[str, str] | None:
 def _explain(options: argparse.Namespace) -> None:
     query = _loaded(options)
     if isinstance(query, Stream):
-        print(query.explain(options.stage, format=options.format).rstrip())  # noqa: T201
-        return
-    from tilt import plans  # noqa: PLC0415
-
-    compiled = Query(query)
-    text = compiled.explain(options.stage)
-    if options.format != "text":
-        program = str(query) if options.stage == "logical" else compiled.explain("optimized")
-        text = plans.render(plans.graph(program), options.format)
+        text = query.explain(options.stage, format=options.format, analyze=options.analyze)
+    else:
+        text = plans.shown(Query(query), options.stage, options.format, _rows(options) if options.analyze else None)
     print(text.rstrip())  # noqa: T201
 
 
@@ -332,15 +367,16 @@ def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def _demo(options: argparse.Namespace) -> None:
-    from tilt.plots import plot  # noqa: PLC0415
+    from tilt.plots import plot, stacked  # noqa: PLC0415
 
     price = _ticks(options.events)["price"]
-    for title, stream in (("trend of the last 10 and 20 seconds", _trend(price)), ("RSI of minutes", _strength(price))):
+    trend, strength = _trend(price), _strength(price)
+    for title, stream in (("trend of the last 10 and 20 seconds", trend), ("RSI of minutes", strength)):
         print(f"== {title}\n\n{stream.explain('optimized')}")  # noqa: T201
         took, table = _timed(lambda stream=stream: stream.collect(progress=False))  # type: ignore[misc]
         print(f"{table}\n\n{options.events / took / 1e6:,.1f} million events a second\n")  # noqa: T201
-    picture = plot(price, price["-10m":].mean().alias("mean of 10 minutes"), backend="svg")
-    options.plot.write_text(str(picture), encoding="utf-8")
+    drawn = [plot(stream, backend="svg", height=180) for stream in (price, trend, strength)]
+    options.plot.write_text(str(stacked(drawn, 180)), encoding="utf-8")
     print(f"drawn: {options.plot}")  # noqa: T201
 
 

@@ -28,6 +28,8 @@ class TiltError(Exception):
     """What to do about it: the end of the message."""
     input: str | None = None
     """The input of the query whose column or row it is, if that is known."""
+    expression: str | None = None
+    """What an operation that is refused was applied to, as the IR writes it: a definition a line."""
 
     def __init__(
         self, message: str = "", column: str | None = None, row: int | None = None, hint: str | None = None

@@ -82,11 +82,23 @@ class Expr(Pointwise):
         return Expr("_binary", self, op, other, reversed=reversed)
 
     def cast(self, dtype: str | type) -> Expr:
-        """Give the values another type."""
+        """Give the values another type.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.5, 2.5]}, time="t")
+        >>> x.with_columns(whole=tl.col("x").cast(int)).collect()["whole"]
+        [1, 2]
+        """
         return Expr("cast", self, dtype)
 
     def is_null(self) -> Expr:
-        """Say whether the value is missing."""
+        """Say whether the value is missing.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.5, None]}, time="t")
+        >>> x.with_columns(gone=tl.col("x").is_null()).collect()["gone"]
+        [False, True]
+        """
         return Expr("is_null", self)
 
     def __getitem__(self, key: object) -> Expr:
@@ -97,7 +109,7 @@ class Expr(Pointwise):
         from tilt.streams import Stream  # noqa: PLC0415
         from tilt.windows import Window  # noqa: PLC0415
 
-        if name.startswith("__") or not (hasattr(Stream, name) or hasattr(Window, name)):
+        if name.startswith("_") or not (hasattr(Stream, name) or hasattr(Window, name)):
             message = (
                 f"neither streams nor windows have a method {name!r}{suggestion(name, [*dir(Stream), *dir(Window)])}"
             )
@@ -158,7 +170,13 @@ class Expr(Pointwise):
         )
 
     def over(self, window: Window) -> Any:  # noqa: ANN401
-        """Do what was recorded: reductions are those of a window, of what stands before them for each of its events."""
+        """Do what was recorded: reductions are those of a window, of what stands before them for each of its events.
+
+        >>> import tilt as tl
+        >>> x = tl.stream({"t": [1, 2], "x": [1.0, 2.0]}, time="t")
+        >>> (tl.col("x").max() - tl.col("x").min()).over(x.window(2)).alias("range").collect()["range"]
+        [0.0, 1.0]
+        """
         if self._function is None:
             if self._is_window:
                 return window
@@ -200,6 +218,21 @@ def _shown(part: object) -> str:
 def _grouped(part: object) -> str:
     text = _shown(part)
     return f"({text})" if isinstance(part, Expr) and part._function == "_binary" else text
+
+
+def kind_of(value: object) -> str:
+    """Give the type of a value that is no stream where there has to be one, for a message.
+
+    >>> import tilt as tl
+    >>> from tilt.expressions import kind_of
+    >>> kind_of(tl.col("px"))
+    "Expr: here no stream is known that has such a column; write stream['px'] instead of col('px')"
+    """
+    if not isinstance(value, Expr):
+        return type(value).__name__
+    named = str(value) if value._function is None and value._args else "col('name')"
+    column = value._args[0] if value._function is None and value._args else "name"
+    return f"Expr: here no stream is known that has such a column; write stream[{column!r}] instead of {named}"
 
 
 def has_expr(parts: object) -> bool:

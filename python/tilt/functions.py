@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from tilt import _native
-from tilt.expressions import Expr, has_expr
+from tilt.expressions import Expr, has_expr, kind_of
 from tilt.pointwise import Pointwise, dtype_text, literal
 from tilt.reducers import Value, term
 from tilt.streams import Stream
@@ -185,7 +185,7 @@ def recur(function: Callable[[Stream], Stream], *, dtype: str | type = float, in
     def traced(own: _native.Stream) -> _native.Stream:
         made: object = function(Stream._of(own, {}))
         if not isinstance(made, Stream):
-            message = f"the function of recur() gives a stream, not {type(made).__name__}"
+            message = f"the function of recur() gives a stream, not {kind_of(made)}"
             raise TypeError(message)
         result.append(made)
         return made._handle

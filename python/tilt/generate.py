@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from tilt.table import Categorical, Table
+from tilt.table import Categorical, Table, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from os import PathLike
 
     import numpy.typing as npt
 
@@ -36,7 +37,13 @@ _DAY = 24 * _HOUR
 
 @dataclass(frozen=True)
 class Generated:
-    """Rows that are generated when they are asked for, the same each time."""
+    """Rows that are generated when they are asked for, the same each time.
+
+    >>> from tilt import generate
+    >>> beats = generate.ecg(2, seed=3)
+    >>> beats.rows, [len(block) for block in beats], beats.truth is None
+    (500, [500], False)
+    """
 
     rows: int
     """How many rows there are."""
@@ -54,6 +61,17 @@ class Generated:
         """
         blocks = list(self.blocks())
         return Table({name: _joined([block[name] for block in blocks]) for name in blocks[0]})
+
+    def sink_parquet(self, path: str | PathLike[str], *, row_group_rows: int | None = None) -> int:
+        """Write the rows to a Parquet file, a block at a time, and give their number.
+
+        >>> import tempfile
+        >>> from tilt import generate
+        >>> with tempfile.TemporaryDirectory() as directory:
+        ...     generate.meter_readings(2, days=1).sink_parquet(f"{directory}/meters.parquet")
+        192
+        """
+        return write(iter(self), path, format="parquet", row_group_rows=row_group_rows)
 
     def __iter__(self) -> Iterator[Table]:
         """Go through the rows in tables of up to a million."""

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from tilt.run import Query, Stage
 
 _STREAM = re.compile(r"~(`(?:[^`]|``)+`|[A-Za-z_]\w*)")
 _WRAPPED = 46
@@ -86,6 +88,33 @@ def render(nodes: Sequence[Node], format: str) -> str:  # noqa: A002
         message = f"no format is called {format!r}; there are text, mermaid, dot and json"
         raise ValueError(message)
     return "\n".join(lines) + "\n"
+
+
+def shown(
+    query: Query,
+    stage: Stage | None,
+    format: str,  # noqa: A002
+    sources: Mapping[str, object] | None = None,
+) -> str:
+    """Give what ``explain`` shows of a query, run on sources if there are some to measure it with.
+
+    >>> import json, tilt as tl
+    >>> from tilt.plans import shown
+    >>> query = tl.Query("query q unit s { input ~x: f64 point ~y[t] = ~x[t] + 1.0 output ~y }")
+    >>> [node["name"] for node in json.loads(shown(query, "logical", "json"))]
+    ['x', 'y']
+    """
+    if sources is not None:
+        if stage not in {None, "loops"} or format not in {"text", "json"}:
+            message = 'what a run took is told of the loops, as text or as "json": explain(analyze=True)'
+            raise ValueError(message)
+        return query.analyze(sources) if format == "text" else json.dumps(query.measure(sources), indent=2)
+    if format == "text":
+        return query.explain(stage or "loops")
+    if stage not in {None, "logical", "optimized"}:
+        message = f'a graph shows the streams of "logical" or "optimized"; {stage!r} is text: explain({stage!r})'
+        raise ValueError(message)
+    return render(graph(str(query.program) if stage == "logical" else query.explain("optimized")), format)
 
 
 def svg(nodes: Sequence[Node]) -> str:

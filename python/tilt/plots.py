@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, Any
 from tilt import _native
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Literal
 
     from tilt.durations import Instant
+    from tilt.plans import Picture
     from tilt.streams import Stream
     from tilt.table import Table
 
 _COLOURS = ("#2563eb", "#dc2626", "#16a34a", "#9333ea", "#ea580c", "#0891b2")
 _MARGIN = 48
 _BINS = 400
+_MANY = 4 * _BINS
+"""More events than these are drawn as bins."""
 _POINTS = 120
 
 
@@ -67,15 +70,15 @@ def plot(
         message = f"plot() draws streams, not {type(odd).__name__}; tl.stream(rows, time=...) makes one of rows"
         raise TypeError(message)
     start, end = (_on_first_day(limit, streams) for limit in (start, end))
-    series = [line for stream in streams for line in _series(stream, start, end)]
-    if not series:
+    lines = [line for stream in streams for line in series(stream, start, end)]
+    if not lines:
         message = "there is nothing to draw: give streams of numbers or conditions"
         raise ValueError(message)
     if backend == "svg":
-        return Picture(svg(series, width, height))
+        return Picture(svg(lines, width, height))
     from tilt.charts import chart  # noqa: PLC0415
 
-    return chart(series, width, height)
+    return chart(lines, width, height)
 
 
 def _on_first_day(limit: Instant | None, streams: Sequence[Stream]) -> Instant | None:
@@ -105,39 +108,84 @@ def _first(stream: Stream) -> Any:  # noqa: ANN401
     return None if event is None else event[event.columns[0]][0]
 
 
-Series = tuple[str, str, list[tuple[float, float, float, float]]]
-"""A name, a kind (``points``, ``line``, ``steps`` or ``range``) and from, to, least and largest of each event."""
+Event = tuple[float, float, float, float]
+"""From, to, least and largest value."""
+Series = tuple[str, str, list[Event]]
+"""A name, a kind (``points``, ``line``, ``steps`` or ``range``) and the events."""
 
 
-def _series(stream: Stream, start: Instant | None, end: Instant | None) -> list[Series]:
+def series(
+    stream: Stream,
+    start: Instant | None = None,
+    end: Instant | None = None,
+    progress: bool | Callable[[float], object] = False,  # noqa: FBT001, FBT002
+) -> list[Series]:
+    """Run a stream and give what is drawn of it: its events, or if they are many the range of values in each bin.
+
+    No more events are held than are drawn, however many there are.
+
+    >>> import tilt as tl
+    >>> from tilt.plots import series
+    >>> x = tl.stream({"t": range(1, 10_001), "x": [float(i % 7) for i in range(10_000)]}, time="t")["x"]
+    >>> [(name, kind, len(events), events[0][2:]) for name, kind, events in series(x)]
+    [('x', 'range', 400, (0.0, 6.0))]
+    """
+    columns = [column for column, dtype in stream.schema.items() if is_drawn(dtype)]
+    if not columns:
+        return []
+    part = None
+    if start is not None or end is not None:
+        part = (-(2**62) if start is None else start, 2**62 if end is None else end)
+    waiting: list[Table] = []
+    binned: dict[str, list[Event]] = {}
+    for table in stream.collect_batches(part=part, layout="interval", progress=progress):
+        waiting.append(table)
+        if binned or sum(map(len, waiting)) > _MANY:
+            for column in columns:
+                events = binned.get(column, []) + [event for rows in waiting for event in _binned(rows, column)]
+                binned[column] = events if len(events) < _MANY else _merged(events)
+            waiting = []
+    if binned:
+        return [(column, "range", _merged(events)) for column, events in binned.items()]
+    span, _ = _native.events(stream._handle)
+    found: list[Series] = []
+    for column in columns:
+        events = [event for table in waiting for event in _rows(table, [column])]
+        # Samples and grid cells that follow each other at once are a step function.
+        apart = span == "point" or (span != "interval" and any(b[0] > a[1] for a, b in pairwise(events)))
+        found.append((column, ("points" if len(events) <= _POINTS else "line") if apart else "steps", events))
+    return found
+
+
+def _binned(table: Table, column: str) -> list[Event]:
+    """Give the range of a column in each of some hundred windows."""
     from tilt.inputs import stream as make  # noqa: PLC0415
     from tilt.reductions import max as largest  # noqa: PLC0415
     from tilt.reductions import min as least  # noqa: PLC0415
     from tilt.windows import tumbling  # noqa: PLC0415
 
-    part = (
-        None if start is None and end is None else (-(2**62) if start is None else start, 2**62 if end is None else end)
-    )
-    table = stream.collect(part=part, layout="interval", progress=False)
+    if len(table) == 0:
+        return []
     begin, finish = table.columns[:2]
-    span, _ = _native.events(stream._handle)
-    found: list[Series] = []
-    for column, dtype in stream.schema.items():
-        if not is_drawn(dtype):
-            continue
-        if len(table) > 4 * _BINS:
-            whole = make(table.select(begin, finish, column), valid=(begin, finish), overlap="bag")
-            ticks = [number(table[edge][name][0]) for edge, name in ((slice(0, 1), begin), (slice(-1, None), finish))]
-            bin_ticks = max(1, round((ticks[1] - ticks[0]) * _scale(table.schema[finish]) / _BINS))
-            bins = whole[column].window(tumbling(bin_ticks)).agg(lo=least(), hi=largest())
-            reduced = bins.collect(layout="interval", progress=False)
-            found.append((column, "range", _rows(reduced, ["lo", "hi"])))
-            continue
-        rows = _rows(table, [column])
-        # Samples and grid cells that follow each other at once are a step function.
-        apart = span == "point" or (span != "interval" and any(b[0] > a[1] for a, b in pairwise(rows)))
-        found.append((column, ("points" if len(rows) <= _POINTS else "line") if apart else "steps", rows))
-    return found
+    events = make(table.select(begin, finish, column), valid=(begin, finish), overlap="bag")
+    first, last = (number(table[edge][name][0]) for edge, name in ((slice(0, 1), begin), (slice(-1, None), finish)))
+    width = max(1, round((last - first) * _scale(table.schema[finish]) / _BINS))
+    bins = events[column].window(tumbling(width)).agg(lo=least(), hi=largest())
+    return _rows(bins.collect(layout="interval", progress=False), ["lo", "hi"])
+
+
+def _merged(events: list[Event]) -> list[Event]:
+    """Put events and bins that end near to each other into one bin."""
+    if len(events) <= _BINS:
+        return events
+    first, last = min(event[1] for event in events), max(event[1] for event in events)
+    width = (last - first) / _BINS or 1.0
+    bins: dict[int, Event] = {}
+    for a, b, lo, hi in events:
+        place = min(int((b - first) / width), _BINS - 1)
+        known = bins.get(place, (a, b, lo, hi))
+        bins[place] = min(known[0], a), max(known[1], b), min(known[2], lo), max(known[3], hi)
+    return [bins[place] for place in sorted(bins)]
 
 
 def is_drawn(dtype: str) -> bool:
@@ -150,7 +198,7 @@ def is_drawn(dtype: str) -> bool:
     return dtype == "bool" or dtype[1:].isdigit()
 
 
-def _rows(table: Table, values: Sequence[str]) -> list[tuple[float, float, float, float]]:
+def _rows(table: Table, values: Sequence[str]) -> list[Event]:
     edges = [[number(value) for value in table[name]] for name in table.columns[:2]]
     columns = [table[name] for name in (values[0], values[-1])]
     rows = zip(*edges, *columns, strict=True)
@@ -174,11 +222,11 @@ def _scale(dtype: str) -> float:
     return 1.0
 
 
-def svg(series: Sequence[Series], width: int, height: int) -> str:
+def svg(lines: Sequence[Series], width: int, height: int) -> str:
     """Draw series."""
     import html  # noqa: PLC0415
 
-    rows = [row for _, _, events in series for row in events]
+    rows = [row for _, _, events in lines for row in events]
     left, right = min((row[1] for row in rows), default=0.0), max((row[1] for row in rows), default=1.0)
     low, high = min((row[2] for row in rows), default=0.0), max((row[3] for row in rows), default=1.0)
     across, up = (right - left) or 1.0, (high - low) or 1.0
@@ -203,14 +251,32 @@ def svg(series: Sequence[Series], width: int, height: int) -> str:
         for value in (low, high)
     ]
     labelled = float(_MARGIN)
-    for (name, kind, events), colour in zip(series, _COLOURS * len(series), strict=False):
+    for (name, kind, events), colour in zip(lines, _COLOURS * len(lines), strict=False):
         parts.append(_path(kind, [(x(a), x(b), y(lo), y(hi)) for a, b, lo, hi in events], colour))
         parts.append(f'<text x="{labelled:.0f}" y="15" fill="{colour}">{html.escape(name)}</text>')
         labelled += 14 + 6.5 * len(name)
     return "".join([*parts, "</svg>"])
 
 
-def _path(kind: str, events: list[tuple[float, float, float, float]], colour: str) -> str:
+def stacked(pictures: Sequence[Picture], height: int, width: int = 760) -> Picture:
+    """Put pictures of one size below each other.
+
+    >>> import tilt as tl
+    >>> from tilt.plots import stacked
+    >>> x = tl.stream({"t": [1, 2, 5], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+    >>> both = stacked([tl.plot(x, height=90, backend="svg"), tl.plot(x * 2, height=90, backend="svg")], 90)
+    >>> both.svg.count("<svg"), 'viewBox="0 0 760 180"' in both.svg
+    (3, True)
+    """
+    from tilt.plans import Picture  # noqa: PLC0415
+
+    total = height * len(pictures)
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {total}" width="{width}" height="{total}">'
+    placed = [picture.svg.replace("<svg ", f'<svg y="{height * i}" ', 1) for i, picture in enumerate(pictures)]
+    return Picture("".join([head, *placed, "</svg>"]))
+
+
+def _path(kind: str, events: list[Event], colour: str) -> str:
     if kind == "points":
         dots = "".join(f"M{b:.1f} {lo:.1f}h0.01" for _, b, lo, _ in events)
         return f'<path d="{dots}" stroke="{colour}" stroke-width="5" stroke-linecap="round"/>'

@@ -19,7 +19,15 @@ P = ParamSpec("P")
 
 @final
 class QueryFunction(Generic[P]):
-    """A function of streams that gives a stream. See :func:`query`."""
+    """A function of streams that gives a stream. See :func:`query`.
+
+    >>> import tilt as tl
+    >>> @tl.query
+    ... def doubled(ticks: tl.Stream) -> tl.Stream:
+    ...     return ticks["px"] * 2
+    >>> doubled(tl.stream({"t": [1], "px": [2.0]}, time="t")).collect()["px"]
+    [4.0]
+    """
 
     def __init__(self, function: Callable[P, Stream]) -> None:
         """Make a query: :func:`query` does that."""
@@ -36,7 +44,15 @@ class QueryFunction(Generic[P]):
         return result
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> str:
-        """Show what runs on such streams: see :meth:`tilt.Stream.explain`."""
+        """Show what runs on such streams: see :meth:`tilt.Stream.explain`.
+
+        >>> import tilt as tl
+        >>> @tl.query
+        ... def doubled(ticks: tl.Stream) -> tl.Stream:
+        ...     return ticks["px"] * 2
+        >>> print(doubled.explain(tl.source("ticks", {"t": "i64", "px": "f64"}, time="t")).splitlines()[1])
+          ~ticks: lookback 0, lookahead 0
+        """
         return self(*args, **kwargs).explain()
 
     def session(self, *, schema: object = None, **options: Any) -> Session:  # noqa: ANN401

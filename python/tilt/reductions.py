@@ -260,6 +260,35 @@ def arg_max() -> Expr:
     return Expr("arg_max", _WINDOW)
 
 
+def collect() -> Expr:
+    """Give a list of the values.
+
+    >>> import tilt as tl
+    >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+    >>> x.window(tl.tumbling(4)).agg(all=tl.collect()).collect()["all"]
+    [[1.0, 2.0, 6.0]]
+    """
+    return Expr("collect", _WINDOW)
+
+
+def ewm(
+    *,
+    alpha: float | None = None,
+    half_life: Duration | None = None,
+    span: float | None = None,
+    com: float | None = None,
+) -> Expr:
+    """Give the exponentially weighted mean: by event (``alpha``, ``span``, ``com``) or by time (``half_life``).
+
+    >>> import tilt as tl
+    >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
+    >>> x.window(tl.tumbling(4)).agg(mean=tl.ewm(alpha=0.5)).collect()["mean"]
+    [4.142857142857143]
+    """
+    given = {"alpha": alpha, "half_life": half_life, "span": span, "com": com}
+    return Expr("ewm", _WINDOW, **{name: value for name, value in given.items() if value is not None})
+
+
 def top_k(k: int) -> Expr:
     """Give the largest values, as a list.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilt import _native
 from tilt.budgets import budget_bytes
-from tilt.errors import QueryError, TiltError
+from tilt.errors import QueryError
 from tilt.keys import Looked, Staged, declaration
 from tilt.run import Query
 from tilt.sources import Deferred, Rows, Source, as_source
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _BATCH_ROWS = 1 << 16
 _GROUP_ROWS = 1 << 20
 _SHOWN_ROWS = 100_000
+_SHOWN_SECONDS = 2.0
 _COMMENTS = {"text": "//", "mermaid": "%%", "dot": "//"}
 
 
@@ -433,7 +434,7 @@ class Runnable:
 
     def explain(
         self,
-        stage: Stage = "loops",
+        stage: Stage | None = None,
         *,
         format: Literal["text", "mermaid", "dot", "json"] = "text",  # noqa: A002
         analyze: bool = False,
@@ -443,11 +444,12 @@ class Runnable:
         Parameters
         ----------
         stage
-            ``"logical"``, ``"optimized"``, ``"loops"``, ``"llvm"`` or ``"asm"``.
+            ``"logical"``, ``"optimized"``, ``"loops"``, ``"llvm"`` or ``"asm"``. By default the loops, or as a graph
+            the optimized program.
         format
             ``"text"``, or a graph of the streams (of the first two stages) as ``"mermaid"``, ``"dot"`` or ``"json"``.
         analyze
-            Whether to run the query and show what each stage took.
+            Whether to run the query and show what each loop took: as text, or in numbers as ``"json"``.
 
         >>> import tilt as tl
         >>> x = tl.stream({"t": [1, 2, 5], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
@@ -463,17 +465,7 @@ class Runnable:
         """
         from tilt import plans  # noqa: PLC0415
 
-        query = self._query()
-        if analyze and (stage, format) != ("loops", "text"):
-            message = "what a run took is told for the loops and as text: explain(analyze=True)"
-            raise ValueError(message)
-        if analyze:
-            text = query.analyze(self._bound())
-        elif format == "text":
-            text = query.explain(stage)
-        else:
-            program = str(query.program) if stage == "logical" else query.explain("optimized")
-            text = plans.render(plans.graph(program), format)
+        text = plans.shown(self._query(), stage, format, self._bound() if analyze else None)
         notes = "" if format == "json" else "".join(f"{_COMMENTS[format]} {note}\n" for note in self._notes())
         return f"{text.rstrip()}\n{notes}" if notes else text
 
@@ -509,7 +501,8 @@ class Runnable:
     def _repr_html_(self: Stream) -> str:  # type: ignore[misc]
         """Show the definitions, and if all rows are in memory and not many, the stream over time.
 
-        What is wrong with rows is said below the definitions: a notebook would show an exception of this as its own.
+        What goes wrong, or takes long, is said below the definitions: a notebook would show an exception of this as its
+        own, and wait.
         """
         import html  # noqa: PLC0415
 
@@ -517,14 +510,28 @@ class Runnable:
         tables = [source.table for source in self._sources.values() if isinstance(source, Rows)]
         if len(tables) < len(self._sources) or sum(map(len, tables)) > _SHOWN_ROWS:
             return text
-        from tilt.plots import is_drawn, plot  # noqa: PLC0415
+        from tilt.plots import is_drawn, series, svg  # noqa: PLC0415
 
         if not any(map(is_drawn, self.schema.values())):
             return text
         try:
-            return f"{text}{plot(self, backend='svg')}"
-        except TiltError as error:
+            return f"{text}{svg(series(self, progress=_limited(_SHOWN_SECONDS)), 760, 220)}"
+        except Exception as error:  # noqa: BLE001
             return f"{text}<pre>{html.escape(str(error))}</pre>"
+
+
+def _limited(seconds: float) -> Callable[[float], None]:
+    """Give what ends a run that takes longer, as the progress of the run."""
+    import time  # noqa: PLC0415
+
+    until = time.monotonic() + seconds
+
+    def check(_: float) -> None:
+        if time.monotonic() > until:
+            message = f"not drawn, because it takes more than {seconds:g} s to compute; tl.plot(stream) draws it"
+            raise TimeoutError(message)
+
+    return check
 
 
 def _source_of(data: object) -> object:

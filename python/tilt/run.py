@@ -286,6 +286,19 @@ class Query:
         inputs = {name: as_source(data).input() for name, data in sources.items()}
         return self._handle.analyze(inputs, threads=threads, functions=dict(FUNCTIONS))
 
+    def measure(self, sources: Mapping[str, object], *, threads: int | None = None) -> dict[str, Any]:
+        """Run the query and give what was measured: of the run, and of each of its stages.
+
+        >>> import tilt as tl
+        >>> from tilt.sources import rows
+        >>> query = tl.Query("query q unit s { input ~x: f64 point ~y[t] = ~x[t] + 1.0 output ~y }")
+        >>> measured = query.measure({"x": rows({"t": [1, 2], "x": [0.5, 4.0]}, time="t")})
+        >>> measured["input_rows"], [stage["name"] for stage in measured["stages"]]
+        (2, ['y'])
+        """
+        inputs = {name: as_source(data).input() for name, data in sources.items()}
+        return self._handle.measure(inputs, threads=threads, functions=dict(FUNCTIONS))
+
     def explain(self, stage: Stage = "loops") -> str:
         """Show the query: as written, after all passes, as stages and loops, as LLVM IR, or as assembly.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast, final, overload
 from tilt import _native
 from tilt.durations import duration_text, length
 from tilt.errors import SchemaError, suggestion
-from tilt.expressions import Expr
+from tilt.expressions import Expr, kind_of
 from tilt.keys import Keyed, declaration, joined
 from tilt.pointwise import Pointwise, dtype_text, literal
 from tilt.results import Runnable
@@ -184,20 +184,22 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
         (one, two), _ = joined([self, other])
         return one.same(two)
 
-    def __getattr__(self, name: str) -> Stream:
-        """Find no such attribute; if it is the name of a column, say how to get that."""
-        if name.startswith("_"):
-            raise AttributeError(name)
-        message = f"a Stream has no attribute {name!r}"
-        if name in self.schema:
-            message += f"; its column is stream[{name!r}]"
-        elif name.startswith("rolling_"):
-            message += f"; a rolling window is a slice: stream['-10s':].{name.removeprefix('rolling_')}()"
-        elif hasattr(Window, name):
-            message += f"; it reduces a window, such as the last ten seconds: stream['-10s':].{name}()"
-        else:
-            message += suggestion(name, dir(Stream))
-        raise AttributeError(message)
+    if not TYPE_CHECKING:  # Otherwise type checkers take every misspelt method for one.
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Find no such attribute; if it is the name of a column, say how to get that."""
+            if name.startswith("_"):
+                raise AttributeError(name)
+            message = f"a Stream has no attribute {name!r}"
+            if name in self.schema:
+                message += f"; its column is stream[{name!r}]"
+            elif name.startswith("rolling_"):
+                message += f"; a rolling window is a slice: stream['-10s':].{name.removeprefix('rolling_')}()"
+            elif hasattr(Window, name):
+                message += f"; it reduces a window, such as the last ten seconds: stream['-10s':].{name}()"
+            else:
+                message += suggestion(name, dir(Stream))
+            raise AttributeError(message)
 
     def __iter__(self) -> NoReturn:
         message = "a Stream is a description and has no events to go through; collect() computes them"
@@ -368,7 +370,7 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
     def _beside(self, other: Stream) -> Stream:
         given: object = other
         if not isinstance(given, Stream):
-            message = f"a stream is joined with a stream, not with {type(given).__name__}"
+            message = f"a stream is joined with a stream, not with {kind_of(given)}"
             raise TypeError(message)
         own, others = ({source.events.key for source in side._sources.values()} for side in (self, other))
         common = [key for key in own & others if key in self.schema and key in other.schema]
@@ -488,7 +490,7 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
         """
         given: object = other
         if not isinstance(given, Stream):
-            message = f"during() takes a stream whose events are the windows, not {type(given).__name__}"
+            message = f"during() takes a stream whose events are the windows, not {kind_of(given)}"
             raise TypeError(message)
         (own, intervals), sources = joined([self, other])
         both = self._of(own, sources, None, None if self.dtype.startswith("{") else self.name)
@@ -574,11 +576,22 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
         return "\n  ".join([f"<tilt.Stream {self.name}: {self.dtype}", *shown]) + ">"
 
     def __reduce__(self) -> tuple[Callable[..., Stream], tuple[Any, ...]]:
-        return _restored, (self._handle.text(), dict(self._sources), self._columns, self._name)
+        from tilt.externs import called  # noqa: PLC0415
+
+        text = self._handle.text()
+        return _restored, (text, dict(self._sources), self._columns, self._name, called(text))
 
 
-def _restored(text: str, sources: Mapping[str, Source], columns: Mapping[str, str] | None, name: str | None) -> Stream:
-    return Stream._of(_native.Stream.from_text(text), sources, columns, name)
+def _restored(
+    text: str,
+    sources: Mapping[str, Source],
+    columns: Mapping[str, str] | None,
+    name: str | None,
+    functions: Mapping[str, Callable[..., Any] | None],
+) -> Stream:
+    from tilt.externs import adopted  # noqa: PLC0415
+
+    return Stream._of(_native.Stream.from_text(adopted(text, functions)), sources, columns, name)
 
 
 def _reach(text: str) -> str:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from tilt.durations import length
+from tilt.expressions import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -109,6 +110,9 @@ class Timed(ABC):
         >>> x.hold().at(marks).collect().to_dict()
         {'t': [2, 5], 'x': [1.0, 2.0]}
         """
+        if not hasattr(other, "_sources"):
+            message = f"at() takes a stream at whose events to look, not {kind_of(other)}"
+            raise TypeError(message)
         return self._made(lambda own, clock: own.at(clock), other)
 
     def every(self, period: Duration, offset: Duration | None = None) -> Stream:

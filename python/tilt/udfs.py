@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, final
 
 from tilt import _native
 from tilt.expressions import Expr, has_expr
+from tilt.externs import adopted, called, registered
 from tilt.functions import struct
 from tilt.pointwise import dtype_text
-from tilt.run import FUNCTIONS
 from tilt.streams import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
 @final
@@ -21,10 +21,10 @@ class Udf:
 
     __slots__ = ("_declaration", "_name")
 
-    def __init__(self, name: str, args: Sequence[str], returns: str) -> None:
+    def __init__(self, declaration: str) -> None:
         """Make one: :func:`udf` does that."""
-        self._name = name
-        self._declaration = f"extern fn {name}({', '.join(args)}) -> {returns}"
+        self._name = declaration.removeprefix("extern fn ").partition("(")[0]
+        self._declaration = declaration
 
     def __call__(self, *operands: Any) -> Any:  # noqa: ANN401
         """Give the stream of results: a value wherever all operands have one."""
@@ -40,6 +40,9 @@ class Udf:
         handle = _native.Stream.from_text("\n".join([head, self._declaration, *lines, *body, end]))
         first = next((operand for operand in operands if isinstance(operand, Stream)), arguments)
         return Stream._of(handle, arguments._sources, arguments._columns, first.name)
+
+    def __reduce__(self) -> tuple[Callable[..., Udf], tuple[Any, ...]]:
+        return _restored, (self._declaration, called(self._declaration))
 
     @property
     def __name__(self) -> str:
@@ -82,12 +85,13 @@ def udf(function: Any, *, args: Sequence[str | type], returns: str | type, name:
     types, result = [dtype_text(arg) for arg in args], dtype_text(returns)
     target = _target(function, types, result)
     base = name or str(getattr(function, "__name__", "udf"))
-    base = base if base.isidentifier() else "udf"
     # Another function of the same name stays what it is for queries that call it.
-    names = (base if n == 0 else f"{base}_{n}" for n in range(len(FUNCTIONS) + 1))
-    chosen = next(full for full in names if full not in FUNCTIONS)
-    FUNCTIONS[chosen] = target
-    return Udf(chosen, types, result)
+    chosen = registered(base if base.isidentifier() else "udf", target)
+    return Udf(f"extern fn {chosen}({', '.join(types)}) -> {result}")
+
+
+def _restored(declaration: str, functions: Mapping[str, Callable[..., Any] | None]) -> Udf:
+    return Udf(adopted(declaration, functions))
 
 
 def _target(function: Any, args: list[str], returns: str) -> Callable[..., Any] | _native.Pointer:  # noqa: ANN401

@@ -502,10 +502,12 @@ class Window:
         ticks = duration_ticks(offset, unit)
         return _moved(self.len().time(), ticks, unit)
 
-    def __getattr__(self, name: str) -> NoReturn:
-        """Find no such reduction; name a similar one."""
-        message = f"a Window has no reduction {name!r}{suggestion(name, dir(Window))}"
-        raise AttributeError(message)
+    if not TYPE_CHECKING:  # Otherwise type checkers take every misspelt reduction for one.
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Find no such reduction; name a similar one."""
+            message = f"a Window has no reduction {name!r}{suggestion(name, dir(Window))}"
+            raise AttributeError(message)
 
     def __bool__(self) -> NoReturn:
         message = "a window has no truth value; reduce it to a stream first"
@@ -593,15 +595,33 @@ def hopping(length: Duration, *, every: Duration, offset: Duration | None = None
     return WindowSpec(_length(length), _length(every), None if offset is None else _length(offset))
 
 
-def sliding(length: Duration) -> WindowSpec:
-    """Take the last ``length`` of time at every instant: what ``x["-10s":]`` is.
+@dataclass(frozen=True)
+class Around(WindowSpec):
+    """The time from ``length`` before an instant to ``after`` behind it: made by :func:`sliding`."""
+
+    after: str | int = 0
+
+    def of(self, stream: Stream) -> Window:
+        """Give the window of a stream."""
+        lo = negated(self.length)
+        return Window(stream, Calls.of("window", lo, self.after), lo, self.after)
+
+
+def sliding(length: Duration, *, after: Duration | None = None) -> WindowSpec:
+    """Take the last ``length`` of time at every instant, and with ``after`` what follows within that time.
+
+    ``x.window(tl.sliding("10s", after="5s"))`` is ``x["-10s":"+5s"]``, and can be given ``closed``, ``min_samples`` and
+    ``prevailing``.
 
     >>> import tilt as tl
     >>> x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
     >>> x.window(tl.sliding(2)).max().collect().to_dict()
     {'t': [1, 2, 3], 'x': [1.0, 2.0, 6.0]}
+    >>> x.window(tl.sliding(2, after=1), closed="both").len().collect()["x"]
+    [2, 3, 3]
     """
-    return WindowSpec(_length(length))
+    size = _length(length)
+    return WindowSpec(size) if after is None else Around(size, after=_length(after))
 
 
 def count(n: int, *, every: int | None = None) -> WindowSpec:

@@ -289,7 +289,8 @@ def test_10_joins(market: tuple[pd.DataFrame, pd.DataFrame, Path]) -> None:
 
     table = tca.to_pandas()
     np.testing.assert_allclose(table["mid"], aged["mid"], rtol=1e-12)
-    later = pd.merge_asof(trades.assign(ts=trades["ts"] + pd.Timedelta("1min")), quotes, on="ts", by="sym")
+    shifted = trades.assign(ts=(trades["ts"] + pd.Timedelta("1min")).astype(quotes["ts"].dtype))
+    later = pd.merge_asof(shifted, quotes, on="ts", by="sym")
     ended = later["ts"] > max(quotes["ts"].max(), trades["ts"].max())
     np.testing.assert_allclose(table["m_1m"], later["mid"].where(~ended), rtol=1e-12)
     second = np.timedelta64(1, "s")

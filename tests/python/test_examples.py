@@ -60,7 +60,7 @@ def test_rsi() -> None:
     got = rsi.main(400).to_pandas()
     table = generate.eod_prices(4, days=100, seed=3).table().to_pandas()
     assert set(got["symbol"]) == set(table["symbol"])
-    for symbol, rows in table.groupby("symbol"):
+    for symbol, rows in table.groupby("symbol", observed=True):
         change = rows["close"].diff().iloc[1:]
         sides = change.clip(lower=0), (-change).clip(lower=0)
         simple = [side.rolling(14).mean().dropna() for side in sides]
@@ -108,7 +108,7 @@ def test_fraud() -> None:
     result = fraud.main(8_000)
     got, rules = result["payments"].to_pandas(), result["rules"].to_pandas()
     table = generate.transactions(8_000, seed=4, cards=200).table().to_pandas().set_index("time")
-    window = table.groupby("card")["amount"].rolling("10D", closed="left", min_periods=5)
+    window = table.groupby("card", observed=True)["amount"].rolling("10D", closed="left", min_periods=5)
     limits = pd.DataFrame({"mean": window.mean(), "std": window.std()}).reset_index()
     expected = table.reset_index().merge(limits, on=["card", "time"])
     expected["score"] = (expected["amount"] - expected["mean"]) / expected["std"]
@@ -224,7 +224,7 @@ def test_yahoo() -> None:
     assert events.truth is not None
     table = events.table().to_pandas()
     views = table[table["event_type"] == "view"].merge(events.truth.to_pandas(), on="ad")
-    expected = views.groupby([views["time"].dt.ceil("10s"), "campaign"]).size().reset_index(name="views")
+    expected = views.groupby([views["time"].dt.ceil("10s"), "campaign"], observed=True).size().reset_index(name="views")
     for column in ("time", "campaign", "views"):
         assert got[column].to_list() == expected[column].to_list()
 

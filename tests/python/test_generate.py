@@ -1,10 +1,14 @@
 """Generated data are what their documentation says."""
 
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import tilt as tl
 from tilt import generate
 from tilt.generate import Generated
 
@@ -101,3 +105,29 @@ def test_trades_are_at_a_quote_before_them() -> None:
 def test_nothing_is_not_generated() -> None:
     with pytest.raises(ValueError, match="at least one row"):
         generate.price_ticks(0).table()
+
+
+WRITTEN = """
+import resource, sys
+from tilt import generate
+generate._BLOCK = 1 << 16
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+generate.price_ticks(1 << 17, seed=1).sink_parquet(sys.argv[1], row_group_rows=1 << 16)
+before = peak()
+rows = 3 << 20
+assert generate.price_ticks(rows, seed=1).sink_parquet(sys.argv[1], row_group_rows=1 << 16) == rows
+grown = peak() - before
+assert grown < 24 * rows / 2, f"{grown / 1e6:.0f} MB"
+"""
+
+
+def test_more_rows_are_written_than_are_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = [sys.executable, "-c", WRITTEN, str(tmp_path / "ticks.parquet")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)  # noqa: S603
+    assert done.returncode == 0, done.stderr
+    stored = tl.scan_parquet(tmp_path / "ticks.parquet", time="time").collect(part=(0, "2026-01-05 09:31"))
+    monkeypatch.setattr(generate, "_BLOCK", 1 << 16)
+    expected = next(iter(generate.price_ticks(3 << 20, seed=1)))[: len(stored)]
+    assert len(stored) > 100
+    assert stored["price"] == expected["price"]

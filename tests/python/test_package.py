@@ -10,6 +10,8 @@ from importlib.resources import files
 import pytest
 
 import tilt as tl
+from tilt.generate import Generated
+from tilt.queries import QueryFunction
 
 
 def test_version_is_that_of_the_distribution() -> None:
@@ -29,10 +31,24 @@ def test_everything_public_is_documented() -> None:
 
 def test_everything_public_has_an_example() -> None:
     named = {name: getattr(tl, name) for name in tl.__all__ if name != "__version__"}
-    for kind in (tl.Stream, tl.Window, tl.Table, tl.Program, tl.Query):
+    kinds = (
+        tl.Stream,
+        tl.Expr,
+        tl.Window,
+        tl.Table,
+        tl.Program,
+        tl.Query,
+        tl.Session,
+        tl.Config,
+        QueryFunction,
+        Generated,
+    )
+    for kind in kinds:
         named |= {f"{kind.__name__}.{name}": getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
     # What only a cluster can run has its examples in the tests of Spark.
-    del named["Stream.on_spark"]
+    del named["Stream.on_spark"], named["QueryFunction.on_spark"]
+    # A field, whose examples are those of what fills it.
+    del named["Generated.truth"]
     assert [name for name, value in named.items() if ">>>" not in (inspect.getdoc(value) or "")] == []
 
 

@@ -20,7 +20,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilt as tl
-from tilt.cli import main
 
 ROWS = {"t": [1, 2, 5, 6], "px": [10.0, 11.0, 9.0, 12.0], "qty": [1, 5, 2, 3], "sym": ["a", "b", "a", "b"]}
 
@@ -235,6 +234,7 @@ def test_pictures_are_well_formed(trades: tl.Stream) -> None:
         (lambda s: s["px"].rolling("10s"), AttributeError, "window"),
         (lambda s: s.collect_batches(0), ValueError, "at least one row"),
         (lambda _: tl.plot("px"), TypeError, "draws streams"),  # type: ignore[arg-type]
+        (lambda _: tl.plot(tl.col("px")), TypeError, "draws streams"),  # type: ignore[arg-type]
         (lambda s: tl.plot(tl.when(s["px"] > 1).then("a").otherwise("b")), ValueError, "nothing to draw"),
         (lambda _: tl.stream({"t": [2, 1], "x": [1.0, 2.0]}, time="t").collect(), tl.UnsortedError, "row 1"),
         (lambda _: tl.stream(ROWS, time="ts"), tl.SchemaError, "the columns are"),
@@ -280,6 +280,14 @@ def test_pictures_are_well_formed(trades: tl.Stream) -> None:
         (lambda s: s.key_by(["sym", "qty"]), TypeError, "one column"),
         (lambda s: s.lookup({"sym": ["a"], "n": [1]}, on="sym"), TypeError, r"tl\.table"),
         (lambda s: s.join_asof(s.collect()), TypeError, "not with Table"),
+        (lambda s: s.join_asof(tl.col("px")), TypeError, r"write stream\['px'\]"),
+        (lambda s: s["px"].at(tl.col("qty")), TypeError, r"write stream\['qty'\]"),
+        (lambda s: s["px"].at("qty"), TypeError, "not str"),
+        (lambda s: s["px"].during(tl.col("qty") + 1), TypeError, r"write stream\['name'\]"),
+        (lambda _: tl.recur(lambda y: y[-1] + tl.col("px")), TypeError, r"recur\(\) gives a stream, not Expr"),
+        (lambda s: s["px"].explain("llvm", format="dot"), ValueError, r"explain\('llvm'\)"),
+        (lambda s: s["px"].explain(format="svg"), ValueError, "there are text, mermaid, dot and json"),
+        (lambda s: s["px"].explain("asm", analyze=True), ValueError, "analyze=True"),
         (lambda s: s["px"].prev(-1), ValueError, "to come"),
         (lambda s: s["px"].fill_null(), TypeError, "a value or a strategy, not none"),
         (lambda s: s["px"].fill_null(0.0, strategy="forward"), TypeError, "not both"),
@@ -489,44 +497,6 @@ def test_the_typed_example_runs() -> None:
     table = module.main()
     assert table["side"] == [None, "rich", "cheap", None]
     assert table["high"] == [11.0, 11.0, 11.0, 10.5]
-
-
-def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tl.Table(ROWS).write_parquet(tmp_path / "ticks.parquet")
-    script = tmp_path / "query.py"
-    script.write_text("def query(ticks):\n    return ticks['px']['-2s':].mean()\n")
-    given_ = [str(script), "--input", f"ticks={tmp_path / 'ticks.parquet'}", "--time", "t", "--unit", "s"]
-    assert main(["run", *given_, "--out", str(tmp_path / "out.csv"), "--quiet"]) == 0
-    assert (tmp_path / "out.csv").read_text().splitlines()[:3] == ["t,px", "1,10.0", "2,10.5"]
-    assert main(["explain", *given_, "--stage", "optimized"]) == 0
-    assert "reduce mean ~ticks[t-2s : t]" in capsys.readouterr().out
-    assert main(["explain", *given_, "--format", "mermaid"]) == 0
-    assert "flowchart" in capsys.readouterr().out
-    program = tmp_path / "query.tilt"
-    program.write_text("query q unit s { input ~ticks: {px: f64} point ~y[t] = ~ticks[t].px * 2.0 output ~y }")
-    assert main(["run", str(program), *given_[1:]]) == 0
-    assert "24" in capsys.readouterr().out
-    assert main(["run", str(tmp_path / "none.py")]) == 1
-    assert main(["run", str(script), "--input", "nonsense"]) == 1
-    assert main(["run", *given_, "--out", str(tmp_path / "out.what")]) == 1
-    script.write_text("x = 1\n")
-    assert main(["run", *given_]) == 1
-    assert "defines no query" in capsys.readouterr().err
-    for text, message in (
-        ("def query(tick):\n    return tick\n", "no input `ticks`, did you mean `tick`?; it takes tick"),
-        ("def query(ticks, quotes):\n    return ticks\n", "add --input quotes=files"),
-        ("def query(ticks):\n    return 3\n", "must give a Stream, not int"),
-        ("def query(ticks)\n", "query.py, line 1: expected ':'"),
-    ):
-        script.write_text(text)
-        assert main(["run", *given_]) == 1
-        assert message in capsys.readouterr().err
-    assert main(["demo", "--events", "2000", "--plot", str(tmp_path / "demo.svg")]) == 0
-    assert (tmp_path / "demo.svg").read_text().startswith("<svg")
-    assert main(["bench", "--events", "2000"]) == 0
-    with pytest.raises(SystemExit) as stopped:
-        main(["nonsense"])
-    assert stopped.value.code == 2
 
 
 def test_functions_of_ones_own(trades: tl.Stream) -> None:

@@ -1,6 +1,7 @@
 """Functions of one's own in queries."""
 
 import ctypes
+import pickle
 
 import numpy as np
 import pytest
@@ -54,3 +55,28 @@ def test_functions_of_ctypes_and_addresses(x: tl.Stream) -> None:
     assert tl.udf(address, args=[float], returns=float)(x).collect()["x"] == expected
     with pytest.raises(TypeError, match="not NoneType"):
         tl.udf(None, args=[float], returns=float)
+
+
+def doubled(value: float) -> float:
+    """A function that is pickled by its name."""
+    return value * 2
+
+
+def test_functions_travel_with_pickled_streams(x: tl.Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_two = tl.udf(doubled, args=[float], returns=float)
+    expected = (x * 2).collect()
+    native = tl.udf(ctypes.CDLL(None).labs, args=["i64"], returns="i64", name="native_labs")
+    kept, deferred = pickle.dumps(by_two(x)), pickle.dumps(by_two(tl.col("x")))
+    pointed = pickle.dumps(native(x.cast(int)))
+    assert pickle.loads(kept).collect() == expected
+    # Another process knows neither, or has something else under the name.
+    monkeypatch.setattr("tilt.run.FUNCTIONS", elsewhere := {by_two.__name__: abs})
+    for module in ("tilt.externs", "tilt.run"):
+        monkeypatch.setattr(f"{module}.FUNCTIONS", elsewhere)
+    assert pickle.loads(kept).collect() == expected
+    assert tl.struct(x=x, n=x).select(y=pickle.loads(deferred)).collect()["y"] == expected["x"]
+    assert set(elsewhere) == {by_two.__name__, f"{by_two.__name__}_1"}
+    with pytest.raises(tl.QueryError, match=r"tl\.udf\(\.\.\., name='native_labs'\)"):
+        pickle.loads(pointed)
+    with pytest.raises((AttributeError, pickle.PicklingError), match="lambda"):
+        pickle.dumps(tl.udf(lambda v: v, args=[float], returns=float)(x))

@@ -222,10 +222,11 @@ impl Explained<'_> {
             let (read, written) = (bytes(stats.read), bytes(stats.written));
             writeln!(
                 out,
-                "  measured: {} in {:.1?}, {:.2} ns/row; {read} read, {written} written",
+                "  measured: {} in {:.1?}, {:.2} ns/row, {} rows/s; {read} read, {written} written",
                 some(stats.rows as usize, "row"),
                 stats.time,
                 stats.nanos_per_row(),
+                stats.rate(),
             )?;
         }
         for window in &stage.windows {

@@ -103,4 +103,4 @@ pub use query::{Backend, Compiled, Query, RunOptions};
 pub use stats::{StageStats, Stats};
 pub use stream::StreamRun;
 pub use tail::EndsOf;
-pub use tilt_codegen::jit::forget as forget_compiled;
+pub use tilt_codegen::jit::{forget as forget_compiled, machine};

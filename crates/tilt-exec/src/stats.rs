@@ -63,6 +63,18 @@ impl StageStats {
     pub fn nanos_per_row(&self) -> f64 {
         self.time.as_nanos() as f64 / self.rows.max(1) as f64
     }
+
+    /// Rows a second on one thread, as people read it.
+    pub(crate) fn rate(&self) -> String {
+        let rate = self.rows as f64 / self.time.as_secs_f64().max(1e-9);
+        let (scaled, unit) = match rate {
+            rate if rate >= 1e9 => (rate / 1e9, " G"),
+            rate if rate >= 1e6 => (rate / 1e6, " M"),
+            rate if rate >= 1e3 => (rate / 1e3, " k"),
+            rate => (rate, ""),
+        };
+        format!("{scaled:.1}{unit}")
+    }
 }
 
 impl fmt::Display for Stats {

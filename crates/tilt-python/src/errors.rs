@@ -49,13 +49,17 @@ pub(crate) fn build_error(error: &BuildError) -> PyErr {
     let column: Option<String> = None;
     let row: Option<usize> = None;
     let arguments = (error.to_string(), column, row, error.hint.clone());
-    match error.kind {
+    let raised = match error.kind {
         ErrorKind::Type => SchemaError::new_err(arguments),
         ErrorKind::Lookahead => LookaheadError::new_err(arguments),
         ErrorKind::Parameter | ErrorKind::Conflict | ErrorKind::Text => {
             QueryError::new_err(arguments)
         }
+    };
+    if error.operands.is_empty() {
+        return raised;
     }
+    with(raised, "expression", &error.operands.join("\n"))
 }
 
 /// The data or their description are wrong.
@@ -187,11 +191,15 @@ fn rows_error(error: &RowsError) -> PyErr {
 
 /// The exception, which knows then of which input its row and column are.
 pub(crate) fn of_input(raised: PyErr, name: &str) -> PyErr {
+    with(raised, "input", name)
+}
+
+/// The exception with an attribute, which those that are not tilt's do not have.
+fn with(raised: PyErr, attribute: &str, text: &str) -> PyErr {
     Python::attach(|py| {
         let value = raised.value(py);
-        // Exceptions that are not those of tilt have no such attribute.
         if value.is_instance_of::<TiltError>() {
-            value.setattr("input", name).ok();
+            value.setattr(attribute, text).ok();
         }
     });
     raised

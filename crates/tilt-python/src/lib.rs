@@ -3,7 +3,7 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | `program.rs`, `query.rs`, `parts.rs` | programs; compiled queries, runs, explanations; results part by part |
+//! | `program.rs`, `query.rs`, `parts.rs`, `stats.rs` | programs; compiled queries, runs, explanations; results part by part; what a run took |
 //! | `stream.rs`, `stream/` | the builder: streams, windows, traced values |
 //! | `live.rs`, `row.rs`, `fit.rs` | live sessions; single rows of Python; rows in the types that others had |
 //! | `input.rs`, `declare.rs`, `redeclare.rs` | rows for an input of a query; the declaration that rows fit; inputs declared otherwise |
@@ -38,6 +38,7 @@ mod program;
 mod query;
 mod redeclare;
 mod row;
+mod stats;
 mod stream;
 mod table;
 mod watch;
@@ -69,7 +70,7 @@ mod _native {
         pipe::{Decoder, Encoder},
         pointer::Pointer,
         program::Program,
-        query::Query,
+        query::{Query, machine},
         redeclare::{events, redeclare},
         stream::{Reducer, Stream, Value, Window},
         table::Table,

@@ -32,6 +32,9 @@ use crate::{
 /// Rows that a run in parts takes at once.
 const CHUNK_ROWS: RangeInclusive<usize> = 1 << 10..=1 << 16;
 
+/// The events of all inputs, by name.
+type Buffers = BTreeMap<String, SnapshotBuffer>;
+
 /// A program as text or as it is.
 #[derive(FromPyObject)]
 enum Source<'py> {
@@ -161,16 +164,18 @@ impl Query {
     }
 
     /// Why the query cannot be run in parts, if it cannot.
-    fn whole(&self) -> Option<String> {
+    fn whole(&self, py: Python<'_>) -> PyResult<Option<String>> {
         let nothing = |(_, input): (_, &ir::Input)| {
             let chunks: Chunks = Box::new(std::iter::empty());
             (input.name.clone(), chunks)
         };
-        let inputs = self.compiled.program().inputs().map(nothing).collect();
-        match self.compiled.stream(inputs, &RunOptions::default()) {
-            Err(tilt::Error::Whole { why, .. }) => Some(why),
-            _ => None,
-        }
+        guarded(py, || {
+            let inputs = self.compiled.program().inputs().map(nothing).collect();
+            match self.compiled.stream(inputs, &RunOptions::default()) {
+                Err(tilt::Error::Whole { why, .. }) => Some(why),
+                _ => None,
+            }
+        })
     }
 
     /// Runs the query and gives the plan with what was measured.
@@ -181,19 +186,20 @@ impl Query {
         inputs: HashMap<String, Py<Input>>,
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<String> {
-        let (options, calls, cancel) = self.options(options)?;
-        let inputs = owned(inputs);
-        let compiled = self.compiled.clone();
-        let work = move || {
-            let buffers = read(&compiled, &inputs, &options)?;
-            let analyzed = compiled.analyze(&buffers, &options);
-            analyzed.map_err(|error| run_error(&error))
-        };
-        let result = watched(py, work, |_| Ok(()), || cancel.cancel())?;
-        match calls.raised() {
-            Some(raised) => Err(raised),
-            None => result.map(|(_, text)| text),
-        }
+        let result = self.measured(py, inputs, options, Compiled::analyze)?;
+        Ok(result.0)
+    }
+
+    /// Runs the query and gives what was measured, as a dictionary.
+    #[pyo3(signature = (inputs, **options))]
+    fn measure<'py>(
+        &self,
+        py: Python<'py>,
+        inputs: HashMap<String, Py<Input>>,
+        options: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let (stats, rows) = self.measured(py, inputs, options, Compiled::run_with_stats)?;
+        crate::stats::dictionary(py, &stats, rows)
     }
 
     /// The program as given, after all passes, as stages and loops, as LLVM IR or as assembly.
@@ -242,6 +248,30 @@ impl Query {
 }
 
 impl Query {
+    /// Runs the query in a way that tells what that took, and gives it with the rows of all inputs.
+    fn measured<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        inputs: HashMap<String, Py<Input>>,
+        options: Option<&Bound<'_, PyDict>>,
+        run: impl FnOnce(&Compiled, &Buffers, &RunOptions) -> Result<(SnapshotBuffer, T), tilt::Error>
+        + Send
+        + 'static,
+    ) -> PyResult<(T, usize)> {
+        let (options, calls, cancel) = self.options(options)?;
+        let inputs = owned(inputs);
+        let compiled = self.compiled.clone();
+        let work = move || {
+            let buffers = read(&compiled, &inputs, &options)?;
+            let rows = buffers.values().map(SnapshotBuffer::len).sum();
+            let measured = run(&compiled, &buffers, &options);
+            let (_, measured) = measured.map_err(|error| run_error(&error))?;
+            Ok((measured, rows))
+        };
+        let result = watched(py, work, |_| Ok(()), || cancel.cancel())?;
+        calls.raised().map_or(result, Err)
+    }
+
     /// The options that all runs have, the functions that they call, and what ends them.
     pub(crate) fn options(
         &self,
@@ -279,6 +309,12 @@ where
     found
         .map(|value| value.extract().map_err(Into::into))
         .transpose()
+}
+
+/// The version of LLVM, and the CPU that it makes code for.
+#[pyfunction]
+pub(crate) fn machine() -> (String, String) {
+    tilt::machine()
 }
 
 /// How many rows of an input are about a thirty-second of the memory.
@@ -365,7 +401,7 @@ fn read(
     compiled: &Compiled,
     inputs: &BTreeMap<String, Input>,
     options: &RunOptions,
-) -> PyResult<BTreeMap<String, SnapshotBuffer>> {
+) -> PyResult<Buffers> {
     let (program, threads) = (compiled.program(), options.thread_count());
     let mut buffers = BTreeMap::new();
     for (_, declared) in program.inputs() {

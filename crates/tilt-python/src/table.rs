@@ -1,11 +1,14 @@
 //! Arrow tables. Everything is shared, nothing copied, on the way in and on the way out.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Instant,
+};
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchReader, StructArray};
 use arrow_schema::{ArrowError, Field, Fields, Schema, SchemaRef};
 use pyo3::{
-    exceptions::{PyTypeError, PyValueError},
+    exceptions::{PyKeyboardInterrupt, PyTypeError, PyValueError},
     prelude::*,
     types::{PyBytes, PyCapsule, PyTuple},
 };
@@ -20,6 +23,8 @@ use crate::{
     build,
     column::Column,
     errors::{FileError, data_error, schema_error},
+    guard::guarded,
+    watch::TICK,
 };
 
 /// Rows in batches of one schema.
@@ -84,10 +89,12 @@ impl Table {
         } else {
             rows.extract::<AnyRecordBatch>()?.into_reader()?
         };
-        let schema = reader.schema();
+        let (py, schema) = (rows.py(), reader.schema());
+        let (mut reader, mut batches) = (reader, Vec::new());
         // Whoever produces the batches takes the lock if it needs to.
-        let batches: Result<Vec<_>, ArrowError> = rows.py().detach(|| reader.collect());
-        let batches = batches.map_err(|error| FileError::new_err(error.to_string()))?;
+        while !guarded(py, || take(&mut reader, &mut batches))?.map_err(|error| failed(&error))? {
+            py.check_signals()?;
+        }
         Ok(Self::new(schema, batches))
     }
 
@@ -102,6 +109,30 @@ impl Table {
             })
         })
     }
+}
+
+/// The exception of rows that their producer does not give. One of Python may be the one that Ctrl-C interrupts, of which Arrow has the text only.
+fn failed(error: &ArrowError) -> PyErr {
+    let message = error.to_string();
+    match message.trim_end().lines().last() {
+        Some("KeyboardInterrupt") => PyKeyboardInterrupt::new_err(()),
+        _ => FileError::new_err(message),
+    }
+}
+
+/// Takes batches for as long as signals may wait, or all that are left: whether that is so.
+fn take(
+    reader: &mut dyn RecordBatchReader,
+    batches: &mut Vec<RecordBatch>,
+) -> Result<bool, ArrowError> {
+    let begun = Instant::now();
+    while begun.elapsed() < TICK {
+        match reader.next() {
+            Some(batch) => batches.push(batch?),
+            None => return Ok(true),
+        }
+    }
+    Ok(false)
 }
 
 /// A batch whose columns have other names, as many as there are.
@@ -303,11 +334,12 @@ impl Table {
 
     /// As an Arrow IPC stream.
     fn to_ipc<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(py, &crate::files::to_ipc(self)?))
+        let bytes = guarded(py, || crate::files::to_ipc(self))??;
+        Ok(PyBytes::new(py, &bytes))
     }
 
     #[staticmethod]
-    fn from_ipc(bytes: &[u8]) -> PyResult<Self> {
-        crate::files::from_ipc(bytes)
+    fn from_ipc(data: &[u8]) -> PyResult<Self> {
+        crate::files::from_ipc(data)
     }
 }

@@ -79,6 +79,7 @@ pub use tilt_data::arrow;
 pub use tilt_exec::{
     Backend, Cancel, Compiled, EndsOf, Error, HeldInput, InputState, Live, LiveError, LiveState,
     Progress, Query, RunOptions, StageStats, Stats, StreamRun, default_threads, forget_compiled,
+    machine,
 };
 pub use tilt_interp as interp;
 pub use tilt_ir as ir;

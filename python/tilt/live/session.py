@@ -152,6 +152,11 @@ class Session:
         stream
             Which stream they are of, if there are several.
 
+        >>> import tilt as tl
+        >>> live = tl.source("x", {"t": "i64", "x": "f64"}, time="t")["x"].session()
+        >>> live.push({"t": [1, 2, 5], "x": [1.0, 2.0, 3.0]})["x"]
+        [1.0, 2.0]
+
         Raises
         ------
         LateDataError
@@ -166,7 +171,14 @@ class Session:
             return self._given(self._pushed(rows, stream, take=True))  # type: ignore[arg-type]
 
     def send(self, rows: object, stream: str | None = None) -> None:
-        """Take rows, and leave the results to whoever goes through the session, or calls :meth:`take`."""
+        """Take rows, and leave the results to whoever goes through the session, or calls :meth:`take`.
+
+        >>> import tilt as tl
+        >>> live = tl.source("x", {"t": "i64", "x": "f64"}, time="t")["x"].session()
+        >>> live.send({"t": [1, 2, 3], "x": [1.0, 2.0, 3.0]})
+        >>> live.take()["x"]
+        [1.0, 2.0]
+        """
         self._pushed(rows, stream, take=False)
         self._sent += len(rows) if hasattr(rows, "__len__") else _MANY_ROWS
         self._notify()
@@ -202,6 +214,13 @@ class Session:
         """Say that time has come to ``t``: rows of an earlier time are late. Give the results that are certain by now.
 
         With ``stream`` that is said of its rows only. A watermark never goes back.
+
+        >>> import tilt as tl
+        >>> live = tl.source("x", {"t": "i64", "x": "f64"}, time="t")["x"].session(lateness=5)
+        >>> live.push({"t": [1, 2], "x": [1.0, 2.0]})["x"]
+        []
+        >>> live.advance(10)["x"]
+        [1.0, 2.0]
         """
         native, ticks = self._running(), instant_ticks(t, self._unit)
         if stream is None:
@@ -211,19 +230,43 @@ class Session:
         return self.take()
 
     def idle(self, stream: str) -> Table:
-        """Say that a stream has no rows for the time being: others do not wait for it until it has some again."""
+        """Say that a stream has no rows for the time being: others do not wait for it until it has some again.
+
+        >>> import tilt as tl
+        >>> a, b = (tl.source(name, {"t": "i64", name: "f64"}, time="t")[name] for name in "ab")
+        >>> live = tl.coalesce(a, b).session()
+        >>> live.push({"t": [1, 2, 3], "a": [1.0, 2.0, 3.0]}, "a")["a"]
+        []
+        >>> live.idle("b")["a"]
+        [1.0]
+        """
         self._running().idle(self._stream(stream))
         return self.take()
 
     def flush(self) -> Table:
-        """Let no row wait any longer: give what is certain if of each stream none is to come up to its last one."""
+        """Let no row wait any longer: give what is certain if of each stream none is to come up to its last one.
+
+        >>> import tilt as tl
+        >>> live = tl.source("x", {"t": "i64", "x": "f64"}, time="t")["x"].session(lateness=5)
+        >>> live.push({"t": [1, 2], "x": [1.0, 2.0]})["x"]
+        []
+        >>> live.flush()["x"]
+        [1.0, 2.0]
+        """
         with self._giving:
             return self._given(Table(self._running().flush()))
 
     # Results out.
 
     def take(self) -> Table:
-        """Give the results that are certain by now and were not given yet."""
+        """Give the results that are certain by now and were not given yet.
+
+        >>> import tilt as tl
+        >>> live = tl.source("x", {"t": "i64", "x": "f64"}, time="t")["x"].session()
+        >>> live.send({"t": [1, 2], "x": [1.0, 2.0]})
+        >>> live.take()["x"], live.take()["x"]
+        ([1.0], [])
+        """
         with self._giving:
             rest, self._rest = self._rest, None
             if rest is not None:
@@ -240,7 +283,15 @@ class Session:
         return table
 
     def end(self, policy: Completion = "end") -> None:
-        """Say that no more rows come. What :meth:`close` would give is left to whoever goes through the session."""
+        """Say that no more rows come. What :meth:`close` would give is left to whoever goes through the session.
+
+        >>> import tilt as tl
+        >>> live = tl.source("x", {"t": "i64", "x": "f64"}, time="t")["x"].session(lateness=5)
+        >>> live.send({"t": [1, 2], "x": [1.0, 2.0]})
+        >>> live.end()
+        >>> [table["x"] for table in live]
+        [[1.0, 2.0]]
+        """
         with self._giving:
             self._open()
             self._rest = Table({}) if self._core is None else Table(self._core.close(policy))
@@ -262,6 +313,13 @@ class Session:
             ``"drop"`` leaves out rows that wait and results that were not taken. ``"flush"`` counts all rows, and gives
             what is certain when time has come to the last of them. ``"end"`` gives everything, as
             :meth:`tilt.Stream.collect` does on all rows.
+
+        >>> import tilt as tl
+        >>> live = tl.source("x", {"t": "i64", "x": "f64"}, time="t")["x"].session(lateness=5)
+        >>> live.push({"t": [1, 2], "x": [1.0, 2.0]})["x"]
+        []
+        >>> live.close()["x"]
+        [1.0, 2.0]
 
         """
         with self._giving:
@@ -337,23 +395,49 @@ class Session:
 
     @property
     def streams(self) -> list[str]:
-        """The names of the streams that it is fed with."""
+        """The names of the streams that it is fed with.
+
+        >>> import tilt as tl
+        >>> live = tl.source("x", {"t": "i64", "x": "f64"}, time="t")["x"].session()
+        >>> live.streams
+        ['x']
+        """
         if self._plan is None:
             return parameters(self._query)  # type: ignore[arg-type]
         return list(self._plan.sources)
 
     @property
     def is_begun(self) -> bool:
-        """Whether the columns of all streams are known."""
+        """Whether the columns of all streams are known.
+
+        >>> import tilt as tl
+        >>> live = tl.source("x", {"t": "i64", "x": "f64"}, time="t")["x"].session()
+        >>> live.is_begun
+        True
+        """
         return self._core is not None
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no more rows."""
+        """Whether it takes no more rows.
+
+        >>> import tilt as tl
+        >>> live = tl.source("x", {"t": "i64", "x": "f64"}, time="t")["x"].session()
+        >>> rest = live.close()
+        >>> live.closed
+        True
+        """
         return self._is_ended
 
     def status(self) -> Status:
-        """Tell how far the session has come."""
+        """Tell how far the session has come.
+
+        >>> import tilt as tl
+        >>> live = tl.source("x", {"t": "i64", "x": "f64"}, time="t")["x"].session(lateness=5)
+        >>> rows = live.push({"t": [1, 9], "x": [1.0, 2.0]})
+        >>> live.status().streams["x"].watermark
+        4
+        """
         self._look_at_clock()
         until, streams, holding_back, holds_all, waits = self._begun().status()
         by_name = {
@@ -367,6 +451,12 @@ class Session:
 
         The table has ``start``, ``end``, the values, ``late`` (``dropped``, ``adjusted``, ``overlapping``) and
         ``late_by`` in ticks. The last 65 536 rows are kept.
+
+        >>> import tilt as tl
+        >>> live = tl.source("x", {"t": "i64", "x": "f64"}, time="t")["x"].session(lateness=1, late="drop")
+        >>> rows = live.push({"t": [1, 9, 3], "x": [1.0, 2.0, 3.0]})
+        >>> live.late().to_dict()
+        {'start': [2], 'end': [3], 'x': [3.0], 'late': ['dropped'], 'late_by': [5]}
         """
         name = self._stream(stream)
         rows = self._begun().late(name)
@@ -424,6 +514,13 @@ class Session:
             As for a new session.
         **run
             ``threads``, ``backend`` and ``functions``.
+
+        >>> import tilt as tl
+        >>> query = tl.source("x", {"t": "i64", "x": "f64"}, time="t")["x"].cum_sum()
+        >>> live = query.session()
+        >>> rows = live.push({"t": [1, 2], "x": [1.0, 2.0]})
+        >>> tl.Session.restore(query, live.checkpoint()).push({"t": [3, 4], "x": [3.0, 4.0]})["x"]
+        [3.0, 6.0]
 
         Raises
         ------

@@ -33,6 +33,12 @@ use crate::{
     lir::{Inst, Loop},
 };
 
+/// The version of LLVM, and the CPU that code is made for as LLVM names it.
+pub fn machine() -> (String, String) {
+    let (major, minor, patch) = inkwell::support::get_llvm_version();
+    (format!("{major}.{minor}.{patch}"), Cpu::host().name.clone())
+}
+
 /// Compiled loops. Clones share the code, which lives as long as one of them.
 #[derive(Clone)]
 pub struct Module(Arc<Inner>);
