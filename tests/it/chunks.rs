@@ -133,13 +133,11 @@ fn check(times: Times, dtype: &str, streams: &str) {
     );
     let values = |seed| -> ArrayRef {
         let number = move |i| mixed(i, seed) as i64 % 100_003 - 50_000;
-        match dtype {
-            "i64" => Arc::new(Int64Array::from_iter_values((0..ROWS).map(number))),
-            _ => {
-                let number = move |i| number(i) as f64 / 7.0;
-                Arc::new(Float64Array::from_iter_values((0..ROWS).map(number)))
-            }
+        if dtype == "i64" {
+            return Arc::new(Int64Array::from_iter_values((0..ROWS).map(number)));
         }
+        let number = move |i| number(i) as f64 / 7.0;
+        Arc::new(Float64Array::from_iter_values((0..ROWS).map(number)))
     };
     let inputs = BTreeMap::from([
         ("a".to_owned(), input(times, values(3), 1)),

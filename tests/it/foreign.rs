@@ -120,10 +120,11 @@ fn guarded_events(buffer: &SnapshotBuffer, end: End) -> SnapshotBuffer {
 
 /// Addresses of all buffers of columns.
 fn addresses(buffer: &SnapshotBuffer) -> Vec<*const u8> {
-    let columns = buffer.columns().iter();
-    let data: Vec<_> = columns.map(|column| column.array().to_data()).collect();
-    let buffers = data.iter().flat_map(|data| data.buffers());
-    buffers.map(Buffer::as_ptr).collect()
+    let of_column = |column: &Column| -> Vec<*const u8> {
+        let data = column.array().to_data();
+        data.buffers().iter().map(Buffer::as_ptr).collect()
+    };
+    buffer.columns().iter().flat_map(of_column).collect()
 }
 
 #[test]

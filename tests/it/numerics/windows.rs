@@ -318,9 +318,9 @@ fn not_finite(agg: &str, values: &[f64]) -> Option<f64> {
     let sum: f64 = values.iter().sum();
     let has_nan = values.iter().any(|v| v.is_nan());
     match agg {
-        "min" => return Some(values.iter().copied().fold(f64::NAN, f64::min)),
-        "max" => return Some(values.iter().copied().fold(f64::NAN, f64::max)),
-        _ if values.iter().all(|v| v.is_finite()) => return None,
+        "min" => Some(values.iter().copied().fold(f64::NAN, f64::min)),
+        "max" => Some(values.iter().copied().fold(f64::NAN, f64::max)),
+        _ if values.iter().all(|v| v.is_finite()) => None,
         "sum" | "mean" | "twa" | "integral" | "ewm(0.125)" => Some(sum),
         "product" => Some(values.iter().product()),
         "rms" if !has_nan => Some(f64::INFINITY),

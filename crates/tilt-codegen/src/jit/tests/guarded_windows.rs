@@ -98,7 +98,7 @@ fn slides_touch_rows_that_exist_and_all_of_their_targets() {
                             let split = rows / 2 / LANES * LANES;
                             let ranges = [0, exist, 0, split, split, rows].map(|row| row as i64);
                             let targets = [target(&y, rows), target(&runs, rows)];
-                            let targets = &targets[..1 + usize::from(running)];
+                            let targets = &targets[..=usize::from(running)];
                             // SAFETY: the rows that exist can be read, and all of the ranges written.
                             unsafe {
                                 call(&module, &[view(&x, exist)], targets, &mut state, &ranges, 3);
@@ -164,9 +164,12 @@ fn scans_of_joined_ranges_touch_nothing_outside_of_them() {
                     for at_end in [false, true] {
                         let rows = block * blocks - 1;
                         let (x, y) = (Edge::new(ty, rows, at_end), Edge::new(ty, rows, at_end));
-                        let number = |n: usize| match ty.is_float() {
-                            true => Imm::float(ty, n as f64).bits,
-                            false => Imm::int(ty, n as i64).bits,
+                        let number = |n: usize| {
+                            if ty.is_float() {
+                                Imm::float(ty, n as f64).bits
+                            } else {
+                                Imm::int(ty, n as i64).bits
+                            }
                         };
                         x.fill(&vec![number(1); rows]);
                         let starts = (0..rows).step_by(block);
@@ -259,9 +262,12 @@ fn recurrences_touch_their_own_rows_and_those_before() {
                         let x = Edge::new(ty, padded, at_end);
                         let y = Edge::new(ty, BEFORE + padded, at_end);
                         let small = |count: usize| -> Vec<u64> {
-                            let number = |i: usize| match ty.is_float() {
-                                true => Imm::float(ty, (i % 5) as f64).bits,
-                                false => Imm::int(ty, (i % 5) as i64).bits,
+                            let number = |i: usize| {
+                                if ty.is_float() {
+                                    Imm::float(ty, (i % 5) as f64).bits
+                                } else {
+                                    Imm::int(ty, (i % 5) as i64).bits
+                                }
                             };
                             (0..count).map(number).collect()
                         };
@@ -286,9 +292,10 @@ fn recurrences_touch_their_own_rows_and_those_before() {
                         for row in 0..rows {
                             let at = BEFORE + row;
                             let exact = value(at - near) - value(at - BEFORE) + (row % 5) as f64;
-                            let expected = match ty.is_float() {
-                                true => Imm::float(ty, exact).bits,
-                                false => Imm::int(ty, exact as i64).bits,
+                            let expected = if ty.is_float() {
+                                Imm::float(ty, exact).bits
+                            } else {
+                                Imm::int(ty, exact as i64).bits
                             };
                             assert_eq!(y.get(at), expected, "{ty:?}, {near} back, row {row}");
                         }
