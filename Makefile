@@ -48,11 +48,14 @@ test-rust: ## run the Rust tests
 	@mkdir -p -m 700 $(KERNELS) && find $(KERNELS) -type f -mtime +7 -delete
 	TILT_CACHE_DIR=$(KERNELS) cargo test --workspace
 
+# Tests that compare the engine with the oracle, by module.
+DIFFERENTIAL := engine keyed joins shapes streams periodic chunks long_windows cells reducers windows edges packed foreign live
+
 .PHONY: checked
-checked: ## run the differential tests with the loop interpreter, which checks every access
+checked: ## run the differential tests with loops and machine code that check every access
 	@scripts/setup system python
 	$(call heading,Differential tests)
-	PROPTEST_CASES=$${PROPTEST_CASES:-2000} cargo test -p tilt --test it -- engine keyed joins shapes streams
+	TILT_CHECKED=1 PROPTEST_CASES=$${PROPTEST_CASES:-2000} cargo test -p tilt --test it -- $(DIFFERENTIAL)
 	cargo test -p tilt-codegen
 
 .PHONY: asan
@@ -60,7 +63,7 @@ asan: ## run the differential tests with AddressSanitizer, which needs a nightly
 	@scripts/setup system python
 	$(call heading,AddressSanitizer)
 	RUSTFLAGS=-Zsanitizer=address ASAN_OPTIONS=detect_leaks=0 CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/asan PROPTEST_CASES=$${PROPTEST_CASES:-100} \
-	  cargo +nightly test -p tilt --test it --target $$(rustc -vV | sed -n 's/^host: //p') -- engine keyed joins shapes streams
+	  cargo +nightly test -p tilt --test it --target $$(rustc -vV | sed -n 's/^host: //p') -- $(DIFFERENTIAL)
 
 .PHONY: test-python
 test-python: setup ## run the Python tests and doctests

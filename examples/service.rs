@@ -169,3 +169,11 @@ fn batch(number: i64) -> Result<RecordBatch> {
         ("temperature", values),
     ])?)
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn alarms_batch_by_batch_are_those_of_one_run() {
+        super::main().unwrap();
+    }
+}

@@ -60,6 +60,7 @@ struct Case {
 /// How the engine runs.
 #[derive(Debug)]
 struct Way {
+    backend: Backend,
     optimize: bool,
     threads: usize,
     piece_rows: usize,
@@ -68,6 +69,7 @@ struct Way {
 impl Way {
     fn random(choices: &mut Choices) -> Self {
         Self {
+            backend: [Backend::Native, Backend::Loops][choices.below(2)],
             optimize: choices.below(4) > 0,
             threads: [1, 2, 8][choices.below(3)],
             piece_rows: [1 << 20, 1, 3, 8, 16, 64][choices.below(6)],
@@ -80,7 +82,7 @@ impl Case {
         let query = Query::new(self.program.clone()).expect("verified");
         let compiled = query.optimize(way.optimize).compile().expect("compiles");
         let mut run = RunOptions::default()
-            .backend(Backend::Native)
+            .backend(way.backend)
             .threads(way.threads)
             .piece_rows(way.piece_rows)
             .functions(options.functions.clone());

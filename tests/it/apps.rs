@@ -7,16 +7,20 @@ use std::{
 };
 
 use tilt::{
-    interp::{Event, Inputs, Options, Value, hull, run_keyed},
+    interp::{Event, Inputs, Options, Value, events_of, hull, run_buffers, run_keyed},
     ir::{
         DType, Field, Halo, Input, Lineage, Pipeline, Program, Reach, Span, SpanRule, StreamId,
         parse, verify,
     },
 };
 
-use crate::golden::{difference, lineage, optimized};
+use crate::{
+    generate::buffers,
+    golden::{difference, lineage, optimized},
+    keyed,
+};
 
-const APPLICATIONS: [&str; 9] = [
+pub(crate) const APPLICATIONS: [&str; 9] = [
     "trend",
     "rsi",
     "normalize",
@@ -408,13 +412,13 @@ fn same(a: &[(Value, Event)], b: &[(Value, Event)]) -> bool {
     a.len() == b.len() && rows.all(|((k, x), (l, y))| k.same(l) && x.same(y))
 }
 
-struct Application {
-    program: Program,
-    inputs: Inputs,
+pub(crate) struct Application {
+    pub(crate) program: Program,
+    pub(crate) inputs: Inputs,
 }
 
 impl Application {
-    fn read(name: &str) -> Self {
+    pub(crate) fn read(name: &str) -> Self {
         let program = program(&directory().join(format!("{name}.tilt")));
         let inputs = program
             .inputs()
@@ -457,6 +461,13 @@ fn check_application(name: &str) {
         same(&found, &again),
         "{name} differs after all passes:\n{optimized}"
     );
+
+    let arrays = buffers(&program, &inputs);
+    let options = Options::default();
+    let expected = run_buffers(&program, &arrays, &options).expect("as before");
+    assert_eq!(events_of(&expected).expect("events").len(), found.len());
+    let different = keyed::difference(&program, &arrays, &options, &expected);
+    assert_eq!(different, None, "{name} on the engine");
 }
 
 fn directory() -> PathBuf {

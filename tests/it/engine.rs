@@ -14,6 +14,7 @@ use tilt::{
 };
 
 use crate::{
+    child,
     generate::{self, Choices, Scope, buffers},
     keyed::is_same,
     properties::{BASES, choices, config, key_the_records},
@@ -89,9 +90,16 @@ proptest! {
 }
 
 /// Numbers that look random.
-struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
+    /// Those of a program of its own number, so that one that fails can be made again without those before it.
+    pub(crate) fn new(seed: u64, number: u64) -> Self {
+        let mut random = Self(seed.rotate_left(40) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        random.choices(4);
+        random
+    }
+
     fn next(&mut self) -> u16 {
         self.0 = self
             .0
@@ -100,9 +108,14 @@ impl Random {
         (self.0 >> 40) as u16
     }
 
-    fn choices(&mut self, count: usize) -> Vec<u16> {
+    pub(crate) fn choices(&mut self, count: usize) -> Vec<u16> {
         (0..count).map(|_| self.next()).collect()
     }
+}
+
+/// A number that the environment asks for.
+pub(crate) fn asked(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
 }
 
 /// What a long run has come across.
@@ -131,9 +144,6 @@ struct Tally {
 /// `TILT_SEED` asks for other programs, `TILT_FIRST_PROGRAM` to begin with a later one.
 #[test]
 fn machine_code_agrees_with_the_oracle_on_many_data_sets() {
-    let asked = |name: &str, otherwise: u64| {
-        std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
-    };
     let (programs, data_sets) = (
         asked("TILT_PROGRAMS", 50),
         asked("TILT_DATA_PER_PROGRAM", 20),
@@ -143,9 +153,7 @@ fn machine_code_agrees_with_the_oracle_on_many_data_sets() {
     let (begun, mut tally) = (Instant::now(), Tally::default());
     let mut told = begun;
     for number in first..first + programs {
-        // A program of its own number, so that one that fails can be made again without those before it.
-        let mut random = Random(seed.rotate_left(40) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        random.choices(4);
+        let mut random = Random::new(seed, number);
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             on_many_data_sets(&mut random, data_sets, &mut tally)
         }));
@@ -162,6 +170,53 @@ fn machine_code_agrees_with_the_oracle_on_many_data_sets() {
     let rate = tally.agreed as f64 / begun.elapsed().as_secs_f64();
     println!("{tally:?}, {rate:.0} pairs/s");
     assert_eq!(tally.failed, 0);
+}
+
+const MANY: &str = "engine::machine_code_agrees_with_the_oracle_on_many_data_sets";
+
+/// Vectors of other widths, without fused multiplication, without masks: what a host has not, its CPU leaves out.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn machine_code_for_other_cpus_agrees_with_the_oracle() {
+    let mut cpus = vec!["x86-64"];
+    if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+        cpus.push("x86-64-v3");
+    }
+    for (cpu, seed) in cpus.into_iter().zip(["11", "12"]) {
+        let environment = [
+            ("TILT_CPU", cpu),
+            ("TILT_SEED", seed),
+            ("TILT_PROGRAMS", "60"),
+            ("TILT_DATA_PER_PROGRAM", "20"),
+        ];
+        child::run(MANY, &environment);
+    }
+}
+
+#[test]
+fn checked_machine_code_agrees_with_the_oracle_and_stays_within_its_columns() {
+    let environment = [
+        ("TILT_CHECKED", "1"),
+        ("TILT_SEED", "13"),
+        ("TILT_PROGRAMS", "60"),
+        ("TILT_DATA_PER_PROGRAM", "20"),
+    ];
+    child::run(MANY, &environment);
+}
+
+#[test]
+fn the_environment_asks_for_checks() {
+    let text = "query q unit tick { input ~x: f64 point  ~y[t] = ~x[t] * 2.0  output ~y }";
+    let compiled = Query::parse(text).expect("a query").compile();
+    let code = compiled.expect("compiles").llvm_ir().expect("a listing");
+    let asked = std::env::var("TILT_CHECKED").is_ok_and(|text| text == "1");
+    assert_eq!(code.contains("call void @tilt_check("), asked, "{code}");
+    if !child::is_child() {
+        child::run(
+            "engine::the_environment_asks_for_checks",
+            &[("TILT_CHECKED", "1")],
+        );
+    }
 }
 
 /// One program on data sets that differ in base, length, φ, span, part, cuts and threads; the first difference.

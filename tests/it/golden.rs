@@ -13,7 +13,7 @@
 //! | `lineage` | the halo of each input and the change points of each stream |
 //! | `stages` | the program after each pass that changed it |
 //! | `optimize` | the program after all passes, and how many temporal expressions it had and has |
-//! | `run` | the events of the output, which must be the same after each pass alone and after all |
+//! | `run` | the events of the output, which must be the same after each pass alone, after all, and on the engine |
 //! | `run keyed` | the same, for each key |
 //! | a pass's name | the program after that pass alone |
 
@@ -24,11 +24,15 @@ use std::{
 };
 
 use tilt::{
-    interp::{self, Options},
+    interp::{self, Inputs, Options},
     ir::{self, Lineage, Pipeline, Program, pass::PASSES},
 };
 
-use crate::text::{format_events, format_value, parse_events, parse_inputs};
+use crate::{
+    generate::buffers,
+    keyed,
+    text::{format_events, format_value, parse_events, parse_inputs},
+};
 
 #[test]
 fn golden_files_hold() {
@@ -199,6 +203,7 @@ fn run(program: &Program, source: &str, file: &Path) -> String {
             file.display()
         );
     }
+    check_engine(program, &inputs, file);
     events
         .iter()
         .map(|event| format_events(std::slice::from_ref(event)))
@@ -224,7 +229,17 @@ fn run_keyed(program: &Program, source: &str, file: &Path) -> String {
     Pipeline::standard().run(&mut optimized);
     let found = run(program);
     assert_eq!(found, run(&optimized), "{}: all passes", file.display());
+    check_engine(program, &inputs, file);
     found
+}
+
+/// The compiled engine gives the same, by its loops and by machine code.
+fn check_engine(program: &Program, inputs: &Inputs, file: &Path) {
+    let (arrays, options) = (buffers(program, inputs), Options::default());
+    let expected = interp::run_buffers(program, &arrays, &options)
+        .unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+    let different = keyed::difference(program, &arrays, &options, &expected);
+    assert_eq!(different, None, "{}: on the engine", file.display());
 }
 
 /// What contradicts the hand-made lines: `// expect:` events of the output, `// expect key:` one of them with its key,

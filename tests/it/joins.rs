@@ -113,17 +113,23 @@ fn check(a: Shape, b: Shape, streams: &str) {
                 let Ok(expected) = run(options().backend(Backend::Interpreter)) else {
                     continue;
                 };
-                for (threads, rows) in [(1, 1 << 20), (1, 8), (1, 3), (2, 8), (8, 16)] {
-                    let options = options()
-                        .backend(Backend::Loops)
-                        .threads(threads)
-                        .piece_rows(rows);
+                let ways = [
+                    (Backend::Loops, 1, 1 << 20),
+                    (Backend::Loops, 1, 8),
+                    (Backend::Loops, 1, 3),
+                    (Backend::Loops, 2, 8),
+                    (Backend::Native, 1, 1 << 20),
+                    (Backend::Native, 1, 8),
+                    (Backend::Native, 8, 16),
+                ];
+                for (backend, threads, rows) in ways {
+                    let options = options().backend(backend).threads(threads).piece_rows(rows);
                     let found = run(options).unwrap_or_else(|e| panic!("{e}\n{text}"));
                     let same = found.len() == expected.len()
                         && found.iter().zip(&expected).all(|(a, b)| a.same(b));
                     assert!(
                         same,
-                        "{text}\nseed {seed} optimize {optimize} part {part:?} threads {threads} pieces of {rows}\n\
+                        "{text}\n{backend:?} seed {seed} optimize {optimize} part {part:?} threads {threads} pieces of {rows}\n\
                          expected {}\nfound    {}",
                         format_events(&expected),
                         format_events(&found),

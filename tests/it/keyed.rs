@@ -26,7 +26,7 @@ const WAYS: [(Backend, usize, Option<usize>); 6] = [
 ];
 
 /// Runs a program in all ways; the first result that is not `expected`, with what was run.
-fn difference(
+pub(crate) fn difference(
     program: &Program,
     inputs: &BTreeMap<String, SnapshotBuffer>,
     options: &Options,

@@ -1,4 +1,7 @@
-//! The numbers of compiled windows against references of twice their precision.
+//! The numbers of compiled windows against exact ones.
+
+mod exact;
+mod windows;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,54 +12,9 @@ use tilt::{
     ir::Unit,
 };
 
+use self::exact::{Exact, Powers};
+
 const WINDOW: usize = 100;
-
-/// A number as the sum of two doubles: about 106 bits.
-#[derive(Clone, Copy, Debug)]
-struct Wide(f64, f64);
-
-impl Wide {
-    const ZERO: Self = Self(0.0, 0.0);
-
-    fn new(high: f64, low: f64) -> Self {
-        let sum = high + low;
-        Self(sum, low - (sum - high))
-    }
-
-    fn add(self, v: f64) -> Self {
-        let sum = self.0 + v;
-        let back = sum - self.0;
-        let lost = (self.0 - (sum - back)) + (v - back);
-        Self::new(sum, self.1 + lost)
-    }
-
-    /// The square of a difference, exact up to the last bits of both halves.
-    fn add_square(self, d: f64) -> Self {
-        let square = d * d;
-        let lost = d.mul_add(d, -square);
-        self.add(square).add(lost)
-    }
-
-    fn plus(self, other: Self) -> Self {
-        self.add(other.0).add(other.1)
-    }
-
-    fn times(self, other: Self) -> Self {
-        let product = self.0 * other.0;
-        let lost = self.0.mul_add(other.0, -product);
-        Self::new(product, lost + (self.0 * other.1 + self.1 * other.0))
-    }
-
-    fn over(self, n: f64) -> Self {
-        let quotient = self.0 / n;
-        let rest = (-quotient).mul_add(n, self.0) + self.1;
-        Self::new(quotient, rest / n)
-    }
-
-    fn get(self) -> f64 {
-        self.0 + self.1
-    }
-}
 
 /// `reduce agg` over the last hundred of samples a second apart, on samples with or without a declared period, cut into pieces.
 fn reduce(agg: &str, values: &[f64]) -> Vec<Option<f64>> {
@@ -107,40 +65,20 @@ fn windows(values: &[f64]) -> impl Iterator<Item = &[f64]> {
 }
 
 fn exact_sum(window: &[f64]) -> f64 {
-    window.iter().fold(Wide::ZERO, |sum, v| sum.add(*v)).get()
+    Exact::sum(window.iter().map(|v| Exact::of(*v))).get()
 }
 
-fn exact_std(window: &[f64]) -> Option<f64> {
-    let n = window.len() as f64;
-    // Deviations from a member are exact enough for the mean of the rest to be taken off.
-    let anchor = window[0];
-    let mean = window
-        .iter()
-        .fold(Wide::ZERO, |sum, v| sum.add(v - anchor))
-        .get()
-        / n;
-    let squares = window
-        .iter()
-        .fold(Wide::ZERO, |sum, v| sum.add_square((v - anchor) - mean))
-        .get();
-    (window.len() > 1).then(|| (squares / (n - 1.0)).sqrt())
-}
-
-/// The mean powers of the deviations from the mean: second, third and fourth.
-fn exact_moments(window: &[f64]) -> [Wide; 3] {
-    let n = window.len() as f64;
-    let sum = window.iter().fold(Wide::ZERO, |sum, v| sum.add(*v));
-    let mean = sum.over(n);
-    let mut sums = [Wide::ZERO; 3];
-    for v in window {
-        let d = Wide(-mean.0, -mean.1).add(*v);
-        let mut power = d;
-        for sum in &mut sums {
-            power = power.times(d);
-            *sum = sum.plus(power);
+/// Something of the powers of each window.
+fn of_powers<T>(values: &[f64], something: impl Fn(&Powers) -> T) -> Vec<T> {
+    let mut powers = Powers::of(&[]);
+    let row = |(row, v): (usize, &f64)| {
+        powers.enter(*v);
+        if row >= WINDOW {
+            powers.leave(values[row - WINDOW]);
         }
-    }
-    sums.map(|sum| sum.over(n))
+        something(&powers)
+    };
+    values.iter().enumerate().map(row).collect()
 }
 
 /// Numbers in [0, 1) that look random.
@@ -191,8 +129,9 @@ fn a_spike_leaves_no_trace() {
     }
     check_sums(&values);
     let stds = reduce("std", &values);
-    for (row, (found, window)) in stds.iter().zip(windows(&values)).enumerate() {
-        let (Some(found), Some(expected)) = (*found, exact_std(window)) else {
+    let expected = of_powers(&values, |powers| powers.std(1));
+    for (row, (found, expected)) in stds.iter().zip(expected).enumerate() {
+        let (Some(found), Some(expected)) = (*found, expected) else {
             assert_eq!(row, 0, "one event has no deviation");
             continue;
         };
@@ -207,16 +146,30 @@ fn a_spike_leaves_no_trace() {
 fn nan_and_infinities_stay_in_their_windows() {
     let mut values = uniform(2000);
     (values[300], values[900], values[1500]) = (f64::NAN, f64::INFINITY, f64::NEG_INFINITY);
-    for agg in ["sum", "mean", "std", "kurtosis", "min", "max"] {
+    // Both in one window, and a window of nothing else.
+    (values[1200], values[1250]) = (f64::INFINITY, f64::NEG_INFINITY);
+    values[1700..1810].fill(f64::NAN);
+    for agg in ["sum", "mean", "std", "kurtosis", "rms", "min", "max"] {
         let found = reduce(agg, &values);
         for (row, window) in windows(&values).enumerate().skip(4) {
             let is_clean = window.iter().all(|v| v.is_finite());
             let value = found[row].expect("a full window");
-            if is_clean {
-                assert!(value.is_finite(), "{agg}, row {row}: {value}");
-            } else if agg != "min" && agg != "max" {
-                assert!(!value.is_finite(), "{agg}, row {row}: {value}");
-            }
+            let total: f64 = window.iter().sum();
+            let expected = match agg {
+                "min" => Some(window.iter().copied().fold(f64::NAN, f64::min)),
+                "max" => Some(window.iter().copied().fold(f64::NAN, f64::max)),
+                _ if is_clean => None,
+                "sum" | "mean" => Some(total),
+                "rms" => Some(total.abs()).filter(|v| !v.is_nan()).or_else(|| {
+                    let has_nan = window.iter().any(|v| v.is_nan());
+                    Some(if has_nan { f64::NAN } else { f64::INFINITY })
+                }),
+                _ => Some(f64::NAN),
+            };
+            let is_right = expected.map_or(value.is_finite(), |expected| {
+                value == expected || value.is_nan() && expected.is_nan()
+            });
+            assert!(is_right, "{agg}, row {row}: {value}, not {expected:?}");
         }
     }
 }
@@ -233,8 +186,9 @@ fn a_constant_series_has_no_deviation() {
 #[test]
 fn deviations_far_from_zero_keep_their_digits() {
     let values: Vec<f64> = uniform(2000).iter().map(|v| v + 1e9).collect();
-    for (found, window) in reduce("std", &values).iter().zip(windows(&values)) {
-        if let (Some(found), Some(expected)) = (found, exact_std(window)) {
+    let expected = of_powers(&values, |powers| powers.std(1));
+    for (found, expected) in reduce("std", &values).iter().zip(expected) {
+        if let (Some(found), Some(expected)) = (found, expected) {
             assert!(
                 (found - expected).abs() <= 1e-12 * expected,
                 "{found} against {expected}"
@@ -273,9 +227,11 @@ fn higher_moments_keep_their_digits() {
             reduce("skew", &values),
             reduce("kurtosis(pearson, biased)", &values),
         ];
-        for (row, window) in windows(&values).enumerate().skip(1) {
-            let [m2, m3, m4] = exact_moments(window).map(Wide::get);
-            let expected = [m2, m3 / (m2 * m2.sqrt()), m4 / (m2 * m2)];
+        let expected = of_powers(&values, |powers| {
+            let var = powers.var(0).expect("a window of one event or more");
+            [var, powers.skew(), powers.kurtosis()]
+        });
+        for (row, expected) in expected.into_iter().enumerate().skip(1) {
             for (found, expected) in found.iter().zip(expected) {
                 let found = found[row].expect("a window of two events or more");
                 assert!(

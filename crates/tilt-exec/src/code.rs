@@ -105,7 +105,7 @@ impl Code {
 /// Machine code of some of the loops.
 fn compile(loops: &[Loop], numbers: &[usize]) -> Result<Module, JitError> {
     let loops: Vec<Loop> = numbers.iter().map(|n| loops[*n].clone()).collect();
-    jit::compile(&loops, &jit::Options::default())
+    jit::compile(&loops, &jit::Options::from_env())
 }
 
 /// Loops in about equal parts, as many as threads have something to do for.

@@ -16,7 +16,7 @@ impl Compiled {
     /// # Errors
     /// None today; as [`assembly`](Self::assembly).
     pub fn llvm_ir(&self) -> Result<String, Error> {
-        self.listing(|loops| Ok(jit::llvm_ir(loops, &jit::Options::default())))
+        self.listing(|loops| Ok(jit::llvm_ir(loops, &jit::Options::from_env())))
     }
 
     /// The assembly of the loops that run on data as declared; of a query that is interpreted a comment that says why.
@@ -24,7 +24,7 @@ impl Compiled {
     /// # Errors
     /// When LLVM has no code generator for this machine.
     pub fn assembly(&self) -> Result<String, Error> {
-        self.listing(|loops| jit::assembly(loops, &jit::Options::default()))
+        self.listing(|loops| jit::assembly(loops, &jit::Options::from_env()))
     }
 
     fn listing(&self, text: impl Fn(&[Loop]) -> Result<String, JitError>) -> Result<String, Error> {

@@ -8,7 +8,7 @@ mod data;
 mod expressions;
 mod reductions;
 
-pub(crate) use data::inputs;
+pub(crate) use data::{inputs, long_inputs};
 
 use std::collections::BTreeMap;
 
@@ -281,12 +281,21 @@ impl Maker<'_, '_> {
                 Overlap::Bag,
             ]),
         };
+        let period = (self.choices.below(3) == 2).then(|| {
+            let period = *self.choices.pick(&[1, 5, 2, 4, 10, 3, 60]);
+            match span {
+                SpanRule::Fixed(length) if overlap == Overlap::Disjoint => {
+                    *self.choices.pick(&[length, period.max(length)])
+                }
+                _ => period,
+            }
+        });
         self.program.input(Input {
             name: format!("x{number}"),
             dtype,
             unit: self.program.unit,
             span,
-            period: None,
+            period,
             key: None,
             overlap,
         });

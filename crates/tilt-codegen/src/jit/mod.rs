@@ -73,6 +73,18 @@ pub struct Options {
     pub checked: bool,
 }
 
+impl Options {
+    /// The default ones; checked if the environment variable `TILT_CHECKED` is 1, which is for tests.
+    pub fn from_env() -> Self {
+        static CHECKED: OnceLock<bool> = OnceLock::new();
+        let checked = || std::env::var("TILT_CHECKED").is_ok_and(|text| text == "1");
+        Self {
+            checked: *CHECKED.get_or_init(checked),
+            ..Self::default()
+        }
+    }
+}
+
 /// How hard LLVM tries.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Level {

@@ -2,6 +2,7 @@
 
 mod cache;
 mod derived;
+mod guarded_windows;
 mod guards;
 mod harness;
 mod near;

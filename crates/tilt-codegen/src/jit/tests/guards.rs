@@ -1,7 +1,7 @@
 //! Kernels on columns that lie directly at memory that must not be touched.
 
 use super::{
-    super::Module,
+    super::{Module, Options, target::Cpu},
     harness::*,
     reductions::{Guarded, PAGE},
 };
@@ -10,7 +10,7 @@ use crate::{
     lir::{By, Combine, Imm, Inst, LANES, Lanes, Loop, Sink, Ty},
 };
 
-const TYPES: [Ty; 7] = [
+pub(super) const TYPES: [Ty; 7] = [
     Ty::F64,
     Ty::F32,
     Ty::I64,
@@ -21,7 +21,7 @@ const TYPES: [Ty; 7] = [
 ];
 
 /// A page of which exactly `elements` elements of a type may be touched on one side.
-struct Edge {
+pub(super) struct Edge {
     page: Guarded,
     ty: Ty,
     elements: usize,
@@ -29,7 +29,7 @@ struct Edge {
 }
 
 impl Edge {
-    fn new(ty: Ty, elements: usize, at_end: bool) -> Self {
+    pub(super) fn new(ty: Ty, elements: usize, at_end: bool) -> Self {
         let page = Guarded::new();
         let edge = Self {
             page,
@@ -48,7 +48,7 @@ impl Edge {
         }
     }
 
-    fn pointer(&self) -> *mut u8 {
+    pub(super) fn pointer(&self) -> *mut u8 {
         if self.at_end {
             self.page.end().wrapping_sub(self.bytes())
         } else {
@@ -56,7 +56,7 @@ impl Edge {
         }
     }
 
-    fn fill(&self, words: &[u64]) {
+    pub(super) fn fill(&self, words: &[u64]) {
         for (row, word) in words.iter().enumerate() {
             assert!(row < self.elements);
             // SAFETY: the element is within the page.
@@ -73,7 +73,7 @@ impl Edge {
         }
     }
 
-    fn get(&self, row: usize) -> u64 {
+    pub(super) fn get(&self, row: usize) -> u64 {
         assert!(row < self.elements);
         // SAFETY: the element is within the page.
         unsafe {
@@ -115,7 +115,7 @@ unsafe fn call(module: &Module, view: View, target: Target, ranges: &[i64], rows
 }
 
 /// Without checks, which would stop a kernel before the page does.
-fn compiled(lp: &Loop) -> Vec<Module> {
+pub(super) fn compiled(lp: &Loop) -> Vec<Module> {
     let unchecked = modes().into_iter().filter(|(options, _)| !options.checked);
     unchecked.map(|mode| module(lp, &mode)).collect()
 }
@@ -302,4 +302,45 @@ fn scan_guarded(ty: Ty, module: &Module, rows: usize, backward: bool, at_end: bo
             "{ty:?} {row} of {rows}, backward {backward}"
         );
     }
+}
+
+/// Checked code stops the process, so this test runs itself in another one.
+#[test]
+fn checked_code_says_which_loop_reaches_too_far() {
+    const CHILD: &str = "TILT_TEST_REACHES_TOO_FAR";
+    if std::env::var_os(CHILD).is_none() {
+        let name = "jit::tests::guards::checked_code_says_which_loop_reaches_too_far";
+        let this = std::env::current_exe().expect("this binary has a path");
+        let mut child = std::process::Command::new(this);
+        child.args([name, "--exact", "--nocapture"]).env(CHILD, "1");
+        let output = child.output().expect("this binary can be run again");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{said}");
+        let expected = "tilt: loop test reaches for elements 8..16 of a column of -0..15";
+        assert!(said.contains(expected), "{said}");
+        return;
+    }
+    let mut lp = new_loop(Lanes::Eight);
+    let x = lp.load(Ty::F64);
+    lp.store(x, None);
+    let options = Options {
+        checked: true,
+        ..Options::default()
+    };
+    let module = module(&lp, &(options, Cpu::host().clone()));
+    let (values, out) = (Edge::new(Ty::F64, 16, true), Edge::new(Ty::F64, 16, true));
+    let view = View {
+        values: values.pointer(),
+        validity: std::ptr::null(),
+        index: std::ptr::null(),
+        lead: 0,
+        len: 15,
+    };
+    let target = Target {
+        values: out.pointer(),
+        validity: std::ptr::null_mut(),
+        len: 16,
+    };
+    // SAFETY: there are 16 elements; only the view says that there is one less.
+    unsafe { call(&module, view, target, &[], 16) };
 }
