@@ -18,6 +18,7 @@ mod live_trill;
 mod long_windows;
 mod numerics;
 mod packed;
+mod panes;
 mod periodic;
 mod properties;
 mod reducers;

@@ -317,9 +317,12 @@ impl<'a> WindowRun<'a> {
             self.all,
         );
         if let Some(panes) = &mut self.panes {
-            let folded = panes.advance(&calls, &rows);
+            let folded = panes.advance(&calls, &self.series.axis.timeline, &rows);
             self.magnitude |= panes.magnitude(self.plan.guard);
             self.magnitude |= leaf_magnitude(self.plan.guard, self.all, folded);
+            if self.plan.guard != Guard::None && range.width().is_none() {
+                self.widest = self.widest.max(range.widest(scratch));
+            }
             calls = panes.calls(piece, self.plan, self.all);
         }
         match &mut self.state {
@@ -525,8 +528,12 @@ impl<'a> WindowRun<'a> {
         rows: &Range<usize>,
         scratch: &mut Scratch,
     ) -> View {
+        let slots = self.plan.slots.len();
         match &self.state {
             _ if self.is_idle => view::nothing(),
+            _ if let (Some(panes), true) = (&self.panes, column >= 2 * slots) => {
+                panes.rests(column - 2 * slots, rows, scratch)
+            }
             State::Blocks(blocks) => blocks.view(column, rows, scratch),
             State::Doubling(doubling) => doubling.view(column, rows, scratch),
             State::Totals(totals) => totals.view(column, rows.len()),

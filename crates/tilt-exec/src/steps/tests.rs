@@ -364,7 +364,26 @@ fn panes_go_on_where_they_stopped() {
             "query q unit tick {{ input ~x: {dtype} point  ~y[t every 16] = reduce {reduction}  output ~y }}"
         );
         for sizes in [1, 9, 40, 100, 2500] {
-            check(&text, &[Shape::Regular], 6000, sizes);
+            check(&text, &[Shape::Regular, Shape::Irregular], 6000, sizes);
+        }
+    }
+}
+
+#[test]
+fn cut_panes_go_on_where_they_stopped() {
+    for (dtype, every, reduction) in [
+        ("f64", 16, "max ~x[t-150 : t]"),
+        ("i64", 30, "sum ~x[t-100 : t]"),
+        ("i64", 20, "min ~x[t-320 : t-11]"),
+        ("i64", 3, "sum ~x[t-7 : t]"),
+        ("i64", 300, "sum ~x[t-1000 : t]"),
+        ("f64", 40, "max ~x[t-90 : t+15]"),
+    ] {
+        let text = format!(
+            "query q unit tick {{ input ~x: {dtype} point  ~y[t every {every}] = reduce {reduction}  output ~y }}"
+        );
+        for sizes in [1, 9, 40, 100, 2500] {
+            check(&text, &[Shape::Regular, Shape::Irregular], 4000, sizes);
         }
     }
 }
