@@ -78,8 +78,12 @@ fn explain_names_algorithms_and_reasons() {
             "; periodic, nullable",
         ),
         (
-            "~y[t every 20] = reduce min ~r[t-50 : t]",
-            "doubling over panes of 20 positions, each in two parts, the later one of 10",
+            "~y[t every 40] = reduce min ~r[t-190 : t]",
+            "doubling over panes of 40 positions, each in two parts, the later one of 30",
+        ),
+        (
+            "~y[t every 300] = reduce min ~r[t-1000 : t]",
+            "fold, windows hardly overlap",
         ),
         (
             "~y[t every 7] = reduce sum ~r[t-100 : t]",

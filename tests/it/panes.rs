@@ -119,21 +119,24 @@ fn check(ty: &str, stamps: Stamps, body: &str, rows: usize) -> String {
 
 #[test]
 fn windows_that_strides_do_not_divide_are_those_of_the_oracle() {
-    for (length, stride, is_cut) in [
-        (1000, 300, true),
-        (1024, 96, true),
-        (50, 30, true),
-        (31, 16, true),
-        (7, 3, false),
-        (10, 4, false),
-        (100, 7, false),
+    for (length, stride, extremes, sums) in [
+        (1024, 96, true, true),
+        (3000, 2000, true, true),
+        (4000, 1100, true, true),
+        (190, 40, true, false),
+        (1000, 300, false, false),
+        (300, 200, false, false),
+        (31, 16, false, false),
+        (7, 3, false, false),
+        (10, 4, false, false),
+        (100, 7, false, false),
     ] {
-        for (ty, agg) in [
-            ("i32", "min"),
-            ("i32", "sum"),
-            ("i64", "sum"),
-            ("f64", "max"),
-            ("i64", "mean"),
+        for (ty, agg, is_cut) in [
+            ("i32", "min", extremes),
+            ("i32", "sum", sums),
+            ("i64", "sum", sums),
+            ("f64", "max", extremes),
+            ("i64", "mean", sums),
         ] {
             let body = format!("~y[t every {stride}] = reduce {agg} ~x[t-{length} : t]");
             let explained = check(ty, Stamps::Regular, &body, 5000);
@@ -149,9 +152,9 @@ fn windows_that_strides_do_not_divide_are_those_of_the_oracle() {
 #[test]
 fn windows_over_panes_may_lie_before_or_around_their_row() {
     for (every, window) in [
-        ("30", "t-100 : t-7"),
+        ("40", "t-200 : t-7"),
         ("20 offset 3", "t-50 : t+20"),
-        ("64", "t-300 : t+65"),
+        ("100", "t-450 : t+65"),
         ("16", "t-47 : t"),
     ] {
         for (ty, agg) in [("i32", "max"), ("i64", "sum"), ("i64", "len")] {
@@ -202,11 +205,11 @@ fn panes_of_time_hold_points_that_come_at_any_time() {
 
 #[test]
 fn several_reductions_over_cut_panes() {
-    let body = "~low[t every 30] = reduce min ~x[t-100 : t]
-                ~sum[t every 30] = reduce sum ~x[t-100 : t]
-                ~near[t every 30] = reduce max ~x[t-70 : t]
+    let body = "~low[t every 110] = reduce min ~x[t-540 : t]
+                ~sum[t every 110] = reduce sum ~x[t-540 : t]
+                ~near[t every 110] = reduce max ~x[t-460 : t]
                 ~filtered[t] = if ~x[t] > 0 then ~x[t] else null
-                ~some[t every 30] = reduce sum ~filtered[t-100 : t]
+                ~some[t every 110] = reduce sum ~filtered[t-540 : t]
                 ~y[t] = {low: ~low[t], sum: ~sum[t], near: ~near[t], some: ~some[t]}";
     for stamps in [Stamps::Regular, Stamps::Near] {
         check("i64", stamps, body, 3000);
@@ -218,7 +221,7 @@ fn several_reductions_over_cut_panes() {
 fn totals_over_panes_that_overflow_are_errors() {
     for declared in ["fixed 1 period 1", "point"] {
         let text = format!(
-            "query q unit tick {{ input ~x: i64 {declared}  ~y[t every 30] = reduce sum ~x[t-100 : t]  output ~y }}"
+            "query q unit tick {{ input ~x: i64 {declared}  ~y[t every 110] = reduce sum ~x[t-540 : t]  output ~y }}"
         );
         let compiled = Query::parse(&text).unwrap().compile().unwrap();
         let values: Vec<i64> = (0..500)

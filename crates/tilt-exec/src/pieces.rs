@@ -13,7 +13,7 @@ use tilt_interp::Functions;
 use tilt_ir::{Halo, Lineage, Reach, Span, StreamId};
 
 use crate::{
-    chunks::Chunks,
+    chunks::{Chunks, Copied},
     code::Code,
     control::{Control, share},
     cursor,
@@ -390,12 +390,17 @@ impl Job<'_> {
                 parts_of_wave.iter().map(timed).collect()
             };
             let computed = computed?;
-            for series in &computed {
-                done += 1;
-                // As many rows in each piece to come as in the pieces so far.
-                let so_far = chunks.rows() + series.axis.len();
-                chunks.push(series, so_far.div_ceil(done) * (parts.len() - done));
-            }
+            done += computed.len();
+            let rows: usize = computed.iter().map(|series| series.axis.len()).sum();
+            // As many rows in each piece to come as in the pieces so far.
+            let expected = (chunks.rows() + rows).div_ceil(done) * (parts.len() - done);
+            chunks.push(&computed, expected, |copies| {
+                if copies.len() > 1 && self.threads > 1 {
+                    pool(self.threads).install(|| copies.par_iter().for_each(Copied::make));
+                } else {
+                    copies.iter().for_each(Copied::make);
+                }
+            });
         }
         Ok(chunks.finish())
     }

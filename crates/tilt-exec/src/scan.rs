@@ -317,7 +317,7 @@ impl<'a> WindowRun<'a> {
             self.all,
         );
         if let Some(panes) = &mut self.panes {
-            let folded = panes.advance(&calls, &self.series.axis.timeline, &rows);
+            let folded = panes.advance(&calls, &self.series.axis, &rows);
             self.magnitude |= panes.magnitude(self.plan.guard);
             self.magnitude |= leaf_magnitude(self.plan.guard, self.all, folded);
             if self.plan.guard != Guard::None && range.width().is_none() {

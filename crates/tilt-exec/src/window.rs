@@ -331,7 +331,7 @@ impl Reduction<'_, '_, '_> {
         let panes = if kind == Kind::Fold || !shape.iter().all(|(_, ty)| ty.is_int()) {
             None
         } else {
-            self.panes(forward)
+            self.panes(forward, kind == Kind::Prefix)
         };
         let algorithm = match (kind, panes) {
             (Kind::Fold, _) => Algorithm::Fold {
@@ -462,7 +462,7 @@ impl Reduction<'_, '_, '_> {
 
     /// A total kept from row to row, by subtracting running ones, or by folding.
     fn difference(&mut self, slots: &Slots, guard: Guard) -> Result<ValueId> {
-        if self.is_sparse() && !self.has_panes() {
+        if self.is_sparse() && !self.has_panes(true) {
             let columns = self.window(Kind::Fold, slots, guard, None)?;
             return Ok(self.body.binary(Binary::Add, columns[0], columns[1]));
         }
@@ -505,7 +505,7 @@ impl Reduction<'_, '_, '_> {
         ty: Ty,
         of: fn(&mut Body, ValueId) -> ValueId,
     ) -> Result<ValueId> {
-        let kind = if self.is_sparse() && !self.has_panes() {
+        let kind = if self.is_sparse() && !self.has_panes(false) {
             Kind::Fold
         } else {
             Kind::Blocks

@@ -7,7 +7,6 @@ use tilt_codegen::{
     abi::{Target, View},
     lir::{Combine, LANES, Ty},
 };
-use tilt_data::Timeline;
 use tilt_ir::StreamId;
 
 use super::{calls::Calls, fill};
@@ -16,13 +15,13 @@ use crate::{
     memory::{Returned, Scratch},
     range::{RangeRun, Steady, gallop},
     run::Piece,
-    series::Series,
+    series::{Axis, Series},
     view,
     window::{Cut, Guard, Measure, PanePlan, WindowPlan},
 };
 
-/// Both parts of so many positions are folded before those after them: they are still in the first cache then.
-const NEAR: usize = 1 << 12;
+/// Both parts of so many positions are folded before those after them: they are still in the second cache then.
+const NEAR: usize = 1 << 15;
 
 /// An element of each pane for each slot; of cut panes one of each part, those of the first parts before all others.
 #[derive(Clone)]
@@ -133,12 +132,12 @@ impl Panes {
     pub(super) fn fold_into(
         &self,
         calls: &Calls,
-        timeline: &Timeline,
+        axis: &Axis,
         panes: Range<usize>,
         columns: &PaneColumns,
         guard: Guard,
     ) -> (Range<usize>, u64) {
-        let positions = self.fold_panes(calls, timeline, &panes, columns);
+        let positions = self.fold_panes(calls, axis, &panes, columns);
         (positions, self.magnitude_of(columns, &panes, guard))
     }
 
@@ -164,7 +163,7 @@ impl Panes {
     pub(super) fn advance(
         &mut self,
         calls: &Calls,
-        timeline: &Timeline,
+        axis: &Axis,
         rows: &Range<usize>,
     ) -> Range<usize> {
         let len = self.steady.len as i64;
@@ -177,17 +176,17 @@ impl Panes {
             .unwrap_or_else(|| pane(rows.start, self.steady.lo - 1));
         self.latest = start..end.max(start);
         self.folded = Some(self.latest.end);
-        self.fold_panes(calls, timeline, &self.latest, &self.columns)
+        self.fold_panes(calls, axis, &self.latest, &self.columns)
     }
 
     fn fold_panes(
         &self,
         calls: &Calls,
-        timeline: &Timeline,
+        axis: &Axis,
         panes: &Range<usize>,
         columns: &PaneColumns,
     ) -> Range<usize> {
-        let edges = self.edges(timeline, panes);
+        let edges = self.edges(axis, panes);
         let whole = self.whole(panes.clone());
         if let (Some(number), false) = (self.plan.short, whole.is_empty()) {
             let first = edges[whole.start - panes.start];
@@ -237,22 +236,26 @@ impl Panes {
     }
 
     /// The positions at which the parts of panes begin, and the last ends.
-    fn edges(&self, timeline: &Timeline, panes: &Range<usize>) -> Vec<i64> {
+    fn edges(&self, axis: &Axis, panes: &Range<usize>) -> Vec<i64> {
         let Cut {
             measure,
             every,
             rest,
             ..
         } = self.plan.cut;
+        let ends: &[i64] = match measure {
+            Measure::Positions => &[],
+            Measure::Ticks => axis.ends(),
+        };
         let mut edges = Vec::with_capacity(self.parts() * panes.len() + 1);
         let mut last = None;
         let mut push = |edge: i128| {
             let position = match (measure, last) {
                 (Measure::Positions, _) => edge.clamp(0, self.positions as i128) as usize,
-                (Measure::Ticks, None) => timeline.ends_until(cursor::saturate(edge)),
+                (Measure::Ticks, None) => axis.timeline.ends_until(cursor::saturate(edge)),
                 (Measure::Ticks, Some(last)) => {
                     let edge = cursor::saturate(edge);
-                    gallop(last, self.positions, |i| timeline.end(i) <= edge)
+                    gallop(last, ends.len(), |i| ends[i] <= edge)
                 }
             };
             last = Some(position);

@@ -376,6 +376,8 @@ fn cut_panes_go_on_where_they_stopped() {
         ("i64", 30, "sum ~x[t-100 : t]"),
         ("i64", 20, "min ~x[t-320 : t-11]"),
         ("i64", 3, "sum ~x[t-7 : t]"),
+        ("f64", 40, "max ~x[t-190 : t]"),
+        ("i64", 110, "sum ~x[t-540 : t]"),
         ("i64", 300, "sum ~x[t-1000 : t]"),
         ("f64", 40, "max ~x[t-90 : t+15]"),
     ] {

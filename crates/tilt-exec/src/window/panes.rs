@@ -9,15 +9,23 @@ use crate::plan::Domain;
 /// Panes of fewer positions than this pay only if there are [`MANY`] in a window.
 const LONG: i64 = 16;
 const MANY: i64 = 8;
+/// Panes that are folded in two parts pay from these numbers of positions on: a part has a price of its own. Sums have running totals to be compared
+/// with, and windows of few panes may be folded one by one, as long as they stay in a cache.
+const LONG_IN_PARTS: i64 = 32;
+const LONG_SUMS_IN_PARTS: i64 = 96;
+const FEW: i64 = 4;
+const LONG_OF_FEW: i64 = 1024;
+/// Panes of time pay from some twenty events each on. How many there are is not known before: windows of more panes than this are taken to have fewer.
+const MOST_OF_TIME: i64 = 64;
 
 impl Reduction<'_, '_, '_> {
-    /// Whether windows move by several positions and share enough of them to fold panes first.
-    pub(super) fn has_panes(&mut self) -> bool {
-        self.cut().is_some()
+    /// Whether windows move by several positions and share enough of them to fold panes first, for sums or for extremes.
+    pub(super) fn has_panes(&mut self, sums: bool) -> bool {
+        self.cut(sums).is_some()
     }
 
     /// The panes that windows are made of, if they pay.
-    fn cut(&mut self) -> Option<Cut> {
+    fn cut(&mut self, sums: bool) -> Option<Cut> {
         let range = self.reads.found().ranges[self.range].clone();
         let axis = &self.reads.planner.facts[&self.stream].axis;
         let length = range.length()?;
@@ -27,23 +35,29 @@ impl Reduction<'_, '_, '_> {
                 return None;
             }
             let cut = Cut::new(Measure::Positions, every, positions);
-            let worth = every >= LONG || cut.rest == 0 && cut.whole >= MANY;
-            return (cut.shares() && worth).then_some(cut);
+            let long = match (cut.rest, cut.whole) {
+                (0, MANY..) => 2,
+                (0, _) => LONG,
+                (_, ..FEW) => LONG_OF_FEW,
+                _ if sums => LONG_SUMS_IN_PARTS,
+                _ => LONG_IN_PARTS,
+            };
+            return (cut.shares() && every >= long).then_some(cut);
         }
         // Of events that reach beyond a window an instant does not tell which pane they belong to.
         let points = axis.length == Some(1) && axis.ordered && !axis.mixed;
         match self.reads.domain() {
             Domain::Grid { period, .. } if points && !range.packed => {
                 let cut = Cut::new(Measure::Ticks, *period, length);
-                cut.shares().then_some(cut)
+                (cut.shares() && cut.whole <= MOST_OF_TIME).then_some(cut)
             }
             _ => None,
         }
     }
 
     /// Makes the loop that scans contributions one that folds them, if panes pay.
-    pub(super) fn panes(&mut self, forward: usize) -> Option<PanePlan> {
-        let cut = self.cut()?;
+    pub(super) fn panes(&mut self, forward: usize, sums: bool) -> Option<PanePlan> {
+        let cut = self.cut(sums)?;
         let body = &mut self.reads.planner.loops[forward];
         if let Sink::Scan { slots, .. } = &mut body.sink {
             body.sink = Sink::Fold {
