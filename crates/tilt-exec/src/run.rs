@@ -494,7 +494,8 @@ impl<'a> StageRun<'a> {
         let begin = windows.map(|plan| {
             // Cursors only move forward, for each window from the first row on.
             let range = &mut self.ranges(&sources)[plan.range];
-            let window = WindowRun::new(self.piece, plan, range, self.all(plan.range), None);
+            let all = self.all(plan.range);
+            let window = WindowRun::new(self.piece, plan, range, all, None, self.axis.len());
             window.begin(range, rows, starts, &mut scratch)
         });
         begin.collect()
@@ -506,7 +507,7 @@ impl<'a> StageRun<'a> {
         let ranges = self.ranges(&sources);
         let plan = &self.stage.windows[window];
         let (range, all) = (&ranges[plan.range], self.all(plan.range));
-        WindowRun::new(self.piece, plan, range, all, lent).pass(self.piece, task)
+        WindowRun::new(self.piece, plan, range, all, lent, self.axis.len()).pass(self.piece, task)
     }
 
     /// The streams that ranges are over, as they see them.
@@ -567,7 +568,14 @@ impl<'a> StageRun<'a> {
                 let kept = before
                     .next()
                     .filter(|_| self.stays || !self.is_renumbered(plan.range));
-                WindowRun::new(self.piece, plan, range, self.all(plan.range), kept)
+                WindowRun::new(
+                    self.piece,
+                    plan,
+                    range,
+                    self.all(plan.range),
+                    kept,
+                    rows.end,
+                )
             })
             .collect();
         drop(before);

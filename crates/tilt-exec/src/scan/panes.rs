@@ -43,12 +43,12 @@ pub(super) struct Panes {
 }
 
 impl Panes {
-    /// No panes are folded. While more positions may come, only those panes count that have all of theirs.
+    /// No panes are folded. While more positions may come, only those panes count that have all of theirs: those of rows before `open`.
     pub(super) fn new(
         plan: PanePlan,
         range: &RangeRun,
         slots: &[(Combine, Ty)],
-        open: bool,
+        open: Option<usize>,
     ) -> Self {
         let (steady, first) = panes_of(range, plan.cut, open, None);
         let parts = 1 + usize::from(plan.cut.rest > 0);
@@ -73,12 +73,12 @@ impl Panes {
 
     /// Whether these are panes of a range that may have more positions than before.
     pub(super) fn goes_on_in(&self, range: &RangeRun) -> bool {
-        let (_, first) = panes_of(range, self.plan.cut, true, Some(self.first));
+        let (_, first) = panes_of(range, self.plan.cut, Some(0), Some(self.first));
         first == self.first && range.len() >= self.positions
     }
 
     /// The same panes, and those of positions that have come since.
-    pub(super) fn resume(mut self, range: &RangeRun, open: bool) -> Self {
+    pub(super) fn resume(mut self, range: &RangeRun, open: Option<usize>) -> Self {
         (self.steady, _) = panes_of(range, self.plan.cut, open, Some(self.first));
         self.positions = range.len();
         let needed = self.steady.len + LANES;
@@ -346,12 +346,19 @@ impl Panes {
 }
 
 /// How windows move over panes, and where pane 0 begins.
-fn panes_of(range: &RangeRun, cut: Cut, open: bool, known: Option<i128>) -> (Steady, i128) {
+fn panes_of(
+    range: &RangeRun,
+    cut: Cut,
+    open: Option<usize>,
+    known: Option<i128>,
+) -> (Steady, i128) {
     let (mut steady, first) = range.panes(cut, known);
-    if open && cut.measure == Measure::Positions {
-        let whole = (range.len() as i128 - first) / i128::from(cut.every);
-        steady.len = steady.len.min(whole as usize);
-    }
+    let whole = match (cut.measure, open) {
+        (_, None) => return (steady, first),
+        (Measure::Positions, _) => (range.len() as i128 - first) / i128::from(cut.every),
+        (Measure::Ticks, Some(rows)) => i128::from(steady.hi) + rows as i128 - 1,
+    };
+    steady.len = steady.len.min(usize::try_from(whole).unwrap_or(0));
     (steady, first)
 }
 

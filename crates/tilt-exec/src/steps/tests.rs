@@ -390,6 +390,23 @@ fn cut_panes_go_on_where_they_stopped() {
     }
 }
 
+/// Cells of one grid, some of whose windows end later than those of others.
+#[test]
+fn panes_do_not_hurry_ahead_of_their_rows() {
+    for (near, far) in [("t", "t+40"), ("t+40", "t"), ("t-5", "t+200")] {
+        let text = format!(
+            "query q unit tick {{ input ~x: f64 point
+               ~a[t every 16] = reduce max ~x[t-100 : {near}]
+               ~b[t every 16] = reduce max ~x[t-90 : {far}]
+               ~y[t every 16] = coalesce(~b[t], 0.0) + coalesce(~a[t-32], 0.5) + coalesce(~b[t+16], 0.25)
+               output ~y }}"
+        );
+        for sizes in [1, 9, 100] {
+            check(&text, &[Shape::Irregular], 2000, sizes);
+        }
+    }
+}
+
 #[test]
 fn words_may_come_at_any_time() {
     for body in [
