@@ -250,6 +250,16 @@ fn statistics_say_what_a_run_did() {
     assert_eq!((stats.rows, stats.threads), (output.len(), 2));
     assert!(stats.cached && stats.interpreted.is_none(), "{stats}");
     assert!(stats.pieces >= 1 && stats.peak_bytes > 1_000_000, "{stats}");
+    for stage in &stats.stages {
+        assert!((1..=stats.pieces).contains(&stage.pieces), "{stats}");
+        let nanos = stage.time.as_nanos() as f64 / stage.rows as f64;
+        assert!(nanos > 0.0 && stage.nanos_per_row() == nanos, "{stats}");
+    }
+    let most = options.clone().piece_rows(50_000);
+    let (_, cut) = compiled.run_with_stats(&inputs, &most).expect("runs");
+    let pieces: Vec<usize> = cut.stages.iter().map(|stage| stage.pieces).collect();
+    // Stage by stage: one stretch of 20 022 cells, five of 219 990 rows.
+    assert_eq!((cut.pieces, &pieces[..]), (6, &[1, 5][..]), "{cut}");
     let names: Vec<&str> = stats.stages.iter().map(|s| s.name.as_str()).collect();
     assert_eq!(names, ["m", "y"], "{stats}");
     let last = &stats.stages[1];

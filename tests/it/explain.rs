@@ -63,9 +63,36 @@ fn explain_names_algorithms_and_reasons() {
         ),
         (
             "~y[t every 10] = reduce mean ~x[t-10 : t]",
-            "one loop over cells every 10;",
+            "one loop over cells every 10, 2048 at a time; periodic, nullable",
         ),
-        ("~y[t] = ~x[t] + 1.0", "one loop over the rows of ~x"),
+        (
+            "~y[t] = ~x[t] + 1.0",
+            "one loop over the rows of ~x, 32768 at a time; irregular, null-free",
+        ),
+        (
+            "~y[t] = ~r[t] * 2",
+            "one loop over the rows of ~r, 32768 at a time; periodic, null-free",
+        ),
+        (
+            "~y[t] = if ~r[t] > 2 then ~r[t] else null",
+            "; periodic, nullable",
+        ),
+        (
+            "~y[t every 40] = reduce min ~r[t-190 : t]",
+            "doubling over panes of 40 positions, each in two parts, the later one of 30",
+        ),
+        (
+            "~y[t every 300] = reduce min ~r[t-1000 : t]",
+            "fold, windows hardly overlap",
+        ),
+        (
+            "~y[t every 7] = reduce sum ~r[t-100 : t]",
+            "prefix, integers are subtracted exactly",
+        ),
+        (
+            "~y[t every 7] = reduce sum ~n[t-100 : t]",
+            "totals over panes of 7, each in two parts, the later one of 2",
+        ),
         ("~y[t] = ~x[t] * 2.0", "no halo"),
         (
             "~y[t] = reduce sum ~n[-inf : t]",

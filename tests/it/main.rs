@@ -23,6 +23,7 @@ mod long_windows;
 mod memory;
 mod numerics;
 mod packed;
+mod panes;
 mod periodic;
 mod properties;
 mod reducers;

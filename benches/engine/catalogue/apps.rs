@@ -35,35 +35,35 @@ pub(crate) fn entries() -> Vec<Entry> {
         named("trend f32", trend::<f32>, 1.6),
     ];
     entries.extend([
-        named("rsi f64", rsi::<f64>, 1.6),
+        named("rsi f64", rsi::<f64>, 1.6).unfused(0.0),
         named("rsi f32", rsi::<f32>, 1.6),
     ]);
     entries.extend([
-        named("normalize f64", normalize::<f64>, 0.0),
-        named("normalize f32", normalize::<f32>, 0.0),
+        named("normalize f64", normalize::<f64>, 1.6).unfused(0.0),
+        named("normalize f32", normalize::<f32>, 1.6),
     ]);
     entries.extend([
-        named("impute f64", impute::<f64>, 0.0),
-        named("impute f32", impute::<f32>, 0.0),
+        named("impute f64", impute::<f64>, 1.6).unfused(0.0),
+        named("impute f32", impute::<f32>, 1.6),
     ]);
     entries.extend([
-        named("resample f64", resample::<f64>, 0.0),
-        named("resample f32", resample::<f32>, 0.0),
+        named("resample f64", resample::<f64>, 1.6).unfused(0.0),
+        named("resample f32", resample::<f32>, 1.6),
     ]);
     entries.extend([
         // A recurrence: one thread after the other.
-        named("pan_tompkins f64", pan_tompkins::<f64>, 0.0),
+        named("pan_tompkins f64", pan_tompkins::<f64>, 0.0).unfused(0.0),
         named("pan_tompkins f32", pan_tompkins::<f32>, 0.0),
     ]);
     entries.extend([
-        named("vibration f64", vibration::<f64>, 1.6),
+        named("vibration f64", vibration::<f64>, 1.6).unfused(0.0),
         named("vibration f32", vibration::<f32>, 1.6),
     ]);
     entries.extend([
-        named("fraud f64", fraud::<f64>, 1.6),
+        named("fraud f64", fraud::<f64>, 1.6).unfused(0.0),
         named("fraud f32", fraud::<f32>, 1.6),
     ]);
-    entries.push(named("Yahoo (TiLT)", yahoo, 0.0));
+    entries.push(named("Yahoo (TiLT)", yahoo, 0.0).unfused(0.0));
     entries
 }
 

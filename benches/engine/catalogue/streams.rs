@@ -1,5 +1,7 @@
 //! Irregular and keyed streams.
 
+use std::ops::AddAssign;
+
 use tilt::{
     arrow::buffer::ScalarBuffer,
     data::Timeline,
@@ -9,11 +11,11 @@ use tilt::{
 use super::fit;
 use crate::{
     data::{
-        Inputs, Random, column, input, integers, points, reals, records, spiky_stamps, stamps,
-        stream, tuples,
+        Element, Inputs, Random, Real, column, input, integers, points, reals, records,
+        spiky_stamps, stamps, stream, tuples,
     },
     reference::{
-        fold::{Fold, Min, Sum},
+        fold::{Fold, Mean, Min, Sum},
         keyed::{self, Groups},
         time::{self, Intervals, Panes},
     },
@@ -38,23 +40,42 @@ pub(crate) fn entries() -> Vec<Entry> {
                 Rows::default().integers(v.iter().copied())
             })
         }));
+        entries.push(Entry::new(name("avg"), move |n| {
+            spiky::<Mean>("mean", n, slide, |v| {
+                Rows::default().column(v.iter().copied())
+            })
+        }));
     }
     entries.extend([
         Entry::new("irregular mean f64, about 1000 events", irregular).speed(
             Yardstick::Row("sliding mean f64, window 1000".to_owned()),
             1.0 / 3.0,
         ),
-        Entry::new("join of intervals f64, per output", join)
+        Entry::new("join of intervals f64, per output", join::<f64>)
             .nanos(6.0)
             .speed(Yardstick::Hand(0), 0.5)
             .two_threads(0.0),
+        Entry::new("join of intervals f32, per output", join::<f32>)
+            .nanos(6.0)
+            .speed(Yardstick::Hand(0), 0.5),
         Entry::new("keyed count, 1/3 pass, 10 k keys", |n| count(n, 10_000))
             .speed(Yardstick::Memory, 0.3)
             .two_threads(0.0),
         Entry::new("keyed count, 1/3 pass, 1 M keys", |n| count(n, 1_000_000)).two_threads(0.0),
-        Entry::new("Yahoo (Grizzly), 10 k keys", grizzly)
-            .speed(Yardstick::Hand(0), 0.5)
-            .two_threads(0.0),
+        Entry::new("Yahoo (Grizzly), 10 k keys", |n| {
+            grizzly(n, &integers::<i64>(n, 1000, 3), |out, sums| {
+                out.integers(sums.iter().copied())
+            })
+        })
+        .speed(Yardstick::Hand(0), 0.5)
+        .two_threads(0.0),
+        Entry::new("Yahoo (Grizzly) f64, 10 k keys", |n| {
+            grizzly(n, &reals::<f64>(n, 3), |out, sums| {
+                out.column(sums.iter().copied())
+            })
+        })
+        .speed(Yardstick::Hand(0), 0.5)
+        .two_threads(0.0),
     ]);
     entries
 }
@@ -100,22 +121,24 @@ fn irregular(n: usize) -> Workload {
 }
 
 /// Two streams of half the events each.
-fn join(n: usize) -> Workload {
-    let (a, b) = (intervals(n / 2, 1), intervals(n / 2, 2));
+fn join<T: Real>(n: usize) -> Workload {
+    let (a, b) = (intervals::<T>(n / 2, 1), intervals::<T>(n / 2, 2));
     let room = || Intervals {
         starts: vec![0; n + 1],
         ends: vec![0; n + 1],
-        values: vec![0.0; n + 1],
+        values: vec![T::default(); n + 1],
     };
     let inputs = [("a", &a), ("b", &b)].map(|(name, x)| (name.to_owned(), interval_stream(x)));
     let outputs = time::join(&a, &b, &mut room());
     Workload {
-        query: "query q unit ms { input ~a: f64 interval  input ~b: f64 interval  \
-                ~y[t] = ~a[t] + ~b[t]  output ~y }"
-            .to_owned(),
+        query: format!(
+            "query q unit ms {{ input ~a: {0} interval  input ~b: {0} interval  \
+             ~y[t] = ~a[t] + ~b[t]  output ~y }}",
+            T::NAME
+        ),
         inputs: Inputs::from(inputs),
         events: outputs,
-        traffic: Traffic::Copy(24.0 * (1.0 + n as f64 / outputs as f64)),
+        traffic: Traffic::Copy((16.0 + T::BYTES) * (1.0 + n as f64 / outputs as f64)),
         hands: vec![Hand::new(
             (room(), 0),
             move |(out, count)| *count = time::join(&a, &b, out),
@@ -129,7 +152,7 @@ fn join(n: usize) -> Workload {
 }
 
 /// Events of 1 to 16 ticks, after one in four a gap of 1 to 4.
-fn intervals(n: usize, seed: u64) -> Intervals {
+fn intervals<T: Real>(n: usize, seed: u64) -> Intervals<T> {
     let mut random = Random::new(seed);
     let mut out = Intervals::default();
     let mut t = 0;
@@ -140,12 +163,12 @@ fn intervals(n: usize, seed: u64) -> Intervals {
         out.starts.push(t);
         t += 1 + random.below(16);
         out.ends.push(t);
-        out.values.push(random.unit() * 100.0 - 50.0);
+        out.values.push(T::of(random.unit() * 100.0 - 50.0));
     }
     out
 }
 
-fn interval_stream(x: &Intervals) -> tilt::data::SnapshotBuffer {
+fn interval_stream<T: Real>(x: &Intervals<T>) -> tilt::data::SnapshotBuffer {
     let timeline = Timeline::intervals(x.starts.clone().into(), x.ends.clone().into());
     stream(timeline, &ScalarBuffer::from(x.values.clone()), Unit::Milli)
 }
@@ -173,41 +196,45 @@ fn count(n: usize, key_count: i64) -> Workload {
         hands: vec![Hand::new(
             Groups::default(),
             move |out| keyed::count(&stamps, &keys, &kinds, TUMBLING, &mut counts, out),
-            group_rows,
+            |out| group_keys(out).integers(out.values.iter().copied()),
         )],
     }
 }
 
-fn grizzly(n: usize) -> Workload {
+fn grizzly<T: Element + Default + AddAssign>(
+    n: usize,
+    values: &ScalarBuffer<T>,
+    sums_of: fn(Rows, &[T]) -> Rows,
+) -> Workload {
     const KEYS: i64 = 10_000;
     let stamps = busy_stamps(n);
     let (keys, kinds) = (integers::<i32>(n, KEYS, 1), integers::<i32>(n, 3, 2));
-    let values = integers::<i64>(n, 1000, 3);
+    let values = values.clone();
     let columns = vec![
         column("campaign", &keys),
         column("kind", &kinds),
         column("value", &values),
     ];
-    let mut sums = vec![(0, 0); KEYS as usize];
+    let mut sums = vec![(T::default(), 0); KEYS as usize];
     Workload {
-        query: "query yahoo unit ms { \
-                input ~e: {campaign: i32, kind: i32, value: i64} point key campaign overlap bag  \
+        query: format!(
+            "query yahoo unit ms {{ \
+                input ~e: {{campaign: i32, kind: i32, value: {}}} point key campaign overlap bag  \
                 ~view[t] = if ~e[t].kind == 0 then ~e[t].value else null  \
-                ~y[t every 10s] = reduce sum ~view[t-10s : t]  output ~y }"
-            .to_owned(),
+                ~y[t every 10s] = reduce sum ~view[t-10s : t]  output ~y }}",
+            T::NAME
+        ),
         inputs: input("e", records(points(&stamps), columns, Unit::Milli)),
         events: n,
         traffic: Traffic::Read(24.0),
         hands: vec![Hand::new(
-            Groups::default(),
+            Groups::<T>::default(),
             move |out| keyed::sum(&stamps, (&keys, &kinds, &values), TUMBLING, &mut sums, out),
-            group_rows,
+            move |out| sums_of(group_keys(out), &out.values),
         )],
     }
 }
 
-fn group_rows(out: &Groups) -> Rows {
-    Rows::ending(TUMBLING, out.ends.iter().copied())
-        .column(out.keys.iter().copied())
-        .integers(out.values.iter().copied())
+fn group_keys<V>(out: &Groups<V>) -> Rows {
+    Rows::ending(TUMBLING, out.ends.iter().copied()).column(out.keys.iter().copied())
 }

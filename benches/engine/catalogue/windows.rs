@@ -35,7 +35,8 @@ pub(crate) fn entries() -> Vec<Entry> {
         Entry::new("where f32", filter::<f32>).speed(Yardstick::Hand(0), 0.5),
         Entry::new("select+where f64", select_where)
             .speed(Yardstick::Memory, 0.75)
-            .speed(Yardstick::Hand(0), 0.5),
+            .speed(Yardstick::Hand(0), 0.5)
+            .two_threads(0.0),
         Entry::new("inner join f64, one grid", inner_join::<f64>)
             .speed(Yardstick::Hand(0), 0.5)
             .two_threads(0.0),
@@ -58,7 +59,8 @@ pub(crate) fn entries() -> Vec<Entry> {
         Entry::new("tumbling min f64, window 1000", |n| {
             tumbling::<f64, Min>("min", n)
         })
-        .speed(Yardstick::Memory, 0.85),
+        .speed(Yardstick::Memory, 0.85)
+        .two_threads(0.0),
     ];
     entries.extend(sliding());
     entries.extend(hopping());
@@ -106,18 +108,25 @@ fn sliding() -> impl Iterator<Item = Entry> {
     })
 }
 
-/// A window of 1024 at every 1, 2, 4 … 1024.
+/// A window of 1024 at every 1, 2, 4 … 1024, and two that their hops do not divide.
 fn hopping() -> impl Iterator<Item = Entry> {
-    (0..=10).map(|i| 1 << i).flat_map(|hop: usize| {
-        let name = |agg| format!("hop {hop}, window {HOP_WINDOW}, {agg} i32");
+    let doubled = (0..=10).map(|i| (1 << i, HOP_WINDOW));
+    let hops = doubled.chain([(96, HOP_WINDOW), (300, WINDOW)]);
+    hops.flat_map(|(hop, window): (usize, usize)| {
+        let name = |agg| format!("hop {hop}, window {window}, {agg} i32");
         [
             Entry::new(name("min"), move |n| {
-                hop_of::<Min>("min", n, hop, |v| Rows::default().column(v.iter().copied()))
+                hop_of::<Min>("min", n, (hop, window), |v| {
+                    Rows::default().column(v.iter().copied())
+                })
             }),
             Entry::new(name("sum"), move |n| {
-                hop_of::<Sum>("sum", n, hop, |v| {
+                hop_of::<Sum>("sum", n, (hop, window), |v| {
                     Rows::default().integers(v.iter().copied())
                 })
+            }),
+            Entry::new(name("avg"), move |n| {
+                hop_of::<Mean>("mean", n, (hop, window), doubles)
             }),
         ]
         .map(|e| {
@@ -349,11 +358,10 @@ fn two_stacks<T: Element, F: Fold<T>>(
 fn hop_of<F: Fold<i32>>(
     agg: &str,
     n: usize,
-    hop: usize,
+    (hop, window): (usize, usize),
     values: fn(&[F::Out]) -> Rows,
 ) -> Workload {
     let x = tuples(n);
-    let window = HOP_WINDOW;
     let again = x.clone();
     let mut front = vec![F::EMPTY; window + 1];
     Workload {

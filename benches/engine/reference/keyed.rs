@@ -1,24 +1,26 @@
 //! Keyed windows over dense keys, in private arrays.
 
+use std::ops::AddAssign;
+
 /// Rows of a keyed tumbling window.
 #[derive(Default)]
-pub(crate) struct Groups {
+pub(crate) struct Groups<V> {
     /// Ends of windows.
     pub(crate) ends: Vec<i64>,
     /// Keys that occur, in order.
     pub(crate) keys: Vec<i32>,
     /// Their results.
-    pub(crate) values: Vec<i64>,
+    pub(crate) values: Vec<V>,
 }
 
-impl Groups {
+impl<V> Groups<V> {
     fn clear(&mut self) {
         self.ends.clear();
         self.keys.clear();
         self.values.clear();
     }
 
-    fn push(&mut self, end: i64, key: usize, value: i64) {
+    fn push(&mut self, end: i64, key: usize, value: V) {
         self.ends.push(end);
         self.keys.push(key as i32);
         self.values.push(value);
@@ -43,7 +45,7 @@ pub(crate) fn count(
     kinds: &[i32],
     window: i64,
     counts: &mut [i64],
-    out: &mut Groups,
+    out: &mut Groups<i64>,
 ) {
     out.clear();
     windows(stamps, window, |end, rows| {
@@ -64,12 +66,12 @@ const BLOCK: usize = 1024;
 
 /// The sum of the values of rows with `kind` 0, for each key and window. `sums` has zeros (sum and count) for every key,
 /// before and after.
-pub(crate) fn sum(
+pub(crate) fn sum<V: Copy + Default + AddAssign>(
     stamps: &[i64],
-    (keys, kinds, values): (&[i32], &[i32], &[i64]),
+    (keys, kinds, values): (&[i32], &[i32], &[V]),
     window: i64,
-    sums: &mut [(i64, i64)],
-    out: &mut Groups,
+    sums: &mut [(V, i64)],
+    out: &mut Groups<V>,
 ) {
     out.clear();
     windows(stamps, window, |end, rows| {
@@ -91,7 +93,7 @@ pub(crate) fn sum(
         for (key, group) in sums.iter_mut().enumerate() {
             if group.1 > 0 {
                 out.push(end, key, group.0);
-                *group = (0, 0);
+                *group = (V::default(), 0);
             }
         }
     });

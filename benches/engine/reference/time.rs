@@ -74,18 +74,18 @@ multiversion! {
 
 /// Events `(start, end]` that do not overlap, with values.
 #[derive(Default)]
-pub(crate) struct Intervals {
+pub(crate) struct Intervals<T> {
     /// Where they begin.
     pub(crate) starts: Vec<i64>,
     /// Where they end.
     pub(crate) ends: Vec<i64>,
     /// Their values.
-    pub(crate) values: Vec<f64>,
+    pub(crate) values: Vec<T>,
 }
 
 /// Writes the sums of what overlaps to `out`, which must have room: a row for each row of both, and one more. Returns
 /// how many there are.
-pub(crate) fn join(a: &Intervals, b: &Intervals, out: &mut Intervals) -> usize {
+pub(crate) fn join<T: Real>(a: &Intervals<T>, b: &Intervals<T>, out: &mut Intervals<T>) -> usize {
     let (mut i, mut j, mut count) = (0, 0, 0);
     while i < a.ends.len() && j < b.ends.len() {
         let (start, end) = (a.starts[i].max(b.starts[j]), a.ends[i].min(b.ends[j]));

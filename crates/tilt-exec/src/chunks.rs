@@ -39,34 +39,55 @@ enum Values {
 }
 
 impl Chunks {
-    /// Appends the rows of a piece; about `expected` rows follow.
-    pub(crate) fn push(&mut self, series: &Series, expected: usize) {
-        let rows = series.axis.len();
+    /// Appends the rows of pieces; about `expected` rows follow. Copies whole columns by `copy_all`, on whatever threads.
+    pub(crate) fn push(
+        &mut self,
+        pieces: &[Series],
+        expected: usize,
+        copy_all: impl FnOnce(&[Copied]),
+    ) {
+        let Some(first) = pieces.first() else { return };
+        let rows: usize = pieces.iter().map(|series| series.axis.len()).sum();
         if self.leaves.is_empty() {
-            self.leaves = series.leaves.iter().map(Column::like).collect();
+            self.leaves = first.leaves.iter().map(Column::like).collect();
             let bits = || BooleanBufferBuilder::new(rows + expected);
-            self.present = series.present.as_ref().map(|_| bits());
+            self.present = first.present.as_ref().map(|_| bits());
         }
-        let timeline = &series.axis.timeline;
-        let stored = (timeline.stamps(), timeline.spans(), timeline.shift());
-        if let (Stamps::Explicit(ends), Spans::Starts { starts, longest }, 0) = stored {
-            self.longest = self.longest.max(*longest);
-            self.starts.push(bytes_of(starts), expected * 8);
-            self.ends.push(bytes_of(ends), expected * 8);
-        } else {
-            let starts: Vec<i64> = (0..rows).map(|i| timeline.start(i)).collect();
-            let ends: Vec<i64> = (0..rows).map(|i| timeline.end(i)).collect();
-            let lengths = starts.iter().zip(&ends).map(|(s, e)| e.saturating_sub(*s));
-            self.longest = lengths.fold(self.longest, i64::max);
-            self.starts.push(bytes_of(&starts), expected * 8);
-            self.ends.push(bytes_of(&ends), expected * 8);
+        let mut copies = Vec::with_capacity(pieces.len() * (2 + self.leaves.len()));
+        self.starts.reserve(rows * 8, expected * 8);
+        self.ends.reserve(rows * 8, expected * 8);
+        for (column, leaf) in self.leaves.iter_mut().zip(&first.leaves) {
+            let bytes = leaf.ty.bytes();
+            if let Values::Plain(values) = &mut column.values {
+                values.reserve(rows * bytes, expected * bytes);
+            }
         }
-        for (column, leaf) in self.leaves.iter_mut().zip(&series.leaves) {
-            column.push(leaf, expected);
+        // What is made of events without stored starts lives until all is copied.
+        let made: Vec<Option<[Vec<i64>; 2]>> = pieces.iter().map(edges_of).collect();
+        for (series, made) in pieces.iter().zip(&made) {
+            let timeline = &series.axis.timeline;
+            let (starts, ends) = match (made, timeline.stamps(), timeline.spans()) {
+                (None, Stamps::Explicit(ends), Spans::Starts { starts, longest }) => {
+                    self.longest = self.longest.max(*longest);
+                    (&starts[..], &ends[..])
+                }
+                (Some([starts, ends]), ..) => {
+                    let lengths = starts.iter().zip(ends).map(|(s, e)| e.saturating_sub(*s));
+                    self.longest = lengths.fold(self.longest, i64::max);
+                    (&starts[..], &ends[..])
+                }
+                (None, ..) => unreachable!("edges that are not stored are made"),
+            };
+            copies.push(self.starts.push(bytes_of(starts)));
+            copies.push(self.ends.push(bytes_of(ends)));
+            for (column, leaf) in self.leaves.iter_mut().zip(&series.leaves) {
+                copies.extend(column.push(leaf));
+            }
+            if let (Some(all), Some(present)) = (&mut self.present, &series.present) {
+                all.append_buffer(present);
+            }
         }
-        if let (Some(all), Some(present)) = (&mut self.present, &series.present) {
-            all.append_buffer(present);
-        }
+        copy_all(&copies);
         self.rows += rows;
     }
 
@@ -105,19 +126,23 @@ impl Column {
         }
     }
 
-    fn push(&mut self, leaf: &Leaf, expected: usize) {
+    /// Appends a leaf; bits at once, all else when the copy is made that is returned.
+    fn push(&mut self, leaf: &Leaf) -> Option<Copied> {
+        if let (Some(all), Some(valid)) = (&mut self.valid, &leaf.valid) {
+            all.append_buffer(valid);
+        }
         match (&mut self.values, leaf.bits()) {
-            (Values::Bits(all), Some(bits)) => all.append_buffer(bits),
+            (Values::Bits(all), Some(bits)) => {
+                all.append_buffer(bits);
+                None
+            }
             (Values::Plain(all), _) => {
                 let bytes = leaf.ty.bytes();
                 // SAFETY: a column holds as many elements as it says.
                 let values = unsafe { std::slice::from_raw_parts(leaf.at(0), leaf.len * bytes) };
-                all.push(values, expected * bytes);
+                Some(all.push(values))
             }
             (Values::Bits(_), None) => unreachable!("columns of all pieces have one type"),
-        }
-        if let (Some(all), Some(valid)) = (&mut self.valid, &leaf.valid) {
-            all.append_buffer(valid);
         }
     }
 
@@ -136,18 +161,50 @@ fn padded(bits: &BooleanBuffer) -> Buffer {
     bits.inner().clone()
 }
 
+/// Bytes of a piece, and where they go.
+pub(crate) struct Copied {
+    from: *const u8,
+    to: *mut u8,
+    len: usize,
+    past_caches: bool,
+}
+
+// SAFETY: copies of one push have different targets, which nothing reads before all are made, and pieces outlive that.
+unsafe impl Sync for Copied {}
+
+impl Copied {
+    /// Makes the copy.
+    pub(crate) fn make(&self) {
+        if self.len == 0 {
+            return;
+        }
+        // SAFETY: the piece holds so many bytes, and `Bytes::reserve` has made room for them.
+        unsafe {
+            if self.past_caches {
+                copy_past_caches(self.from, self.to, self.len);
+            } else {
+                std::ptr::copy_nonoverlapping(self.from, self.to, self.len);
+            }
+        }
+        // Copies past the caches obey no order of their own.
+        fence(Ordering::SeqCst);
+    }
+}
+
 /// Bytes in memory that is kept for the next run.
 #[derive(Default)]
 struct Bytes {
     memory: Option<Returned>,
     len: usize,
+    past_caches: bool,
 }
 
 impl Bytes {
-    /// Appends bytes; about `expected` more follow.
-    fn push(&mut self, bytes: &[u8], expected: usize) {
+    /// Makes room for so many bytes; about `expected` more follow.
+    fn reserve(&mut self, bytes: usize, expected: usize) {
         let room = self.memory.as_ref().map_or(0, Returned::len);
-        let needed = self.len + bytes.len();
+        let needed = self.len + bytes;
+        self.past_caches = needed + expected >= STREAMED;
         if room < needed {
             let grown = Returned::new(needed + expected + expected / 16);
             if let Some(old) = &self.memory {
@@ -156,25 +213,43 @@ impl Bytes {
             }
             self.memory = Some(grown);
         }
-        let Some(memory) = &self.memory else { return };
-        // SAFETY: there is room for `needed` bytes, and nobody else knows this memory.
-        unsafe {
-            let at = memory.as_ptr().add(self.len);
-            if needed + expected >= STREAMED {
-                copy_past_caches(bytes.as_ptr(), at, bytes.len());
-            } else {
-                std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len());
-            }
+    }
+
+    /// Where bytes go for which there is room.
+    fn push(&mut self, bytes: &[u8]) -> Copied {
+        let room = self.memory.as_ref().map_or(0, Returned::len);
+        assert!(self.len + bytes.len() <= room, "room was made");
+        // Where there is no memory yet, nothing is copied.
+        let begin = self
+            .memory
+            .as_ref()
+            .map_or(std::ptr::null_mut(), Returned::as_ptr);
+        let to = begin.wrapping_add(self.len);
+        self.len += bytes.len();
+        Copied {
+            from: bytes.as_ptr(),
+            to,
+            len: bytes.len(),
+            past_caches: self.past_caches,
         }
-        self.len = needed;
     }
 
     fn finish(self) -> Buffer {
-        // Copies past the caches obey no order of their own.
-        fence(Ordering::SeqCst);
         let memory = self.memory.unwrap_or_else(|| Returned::new(0));
         memory.into_buffer(self.len)
     }
+}
+
+/// The starts and ends of events, if they are not stored.
+fn edges_of(series: &Series) -> Option<[Vec<i64>; 2]> {
+    let timeline = &series.axis.timeline;
+    let stored = (timeline.stamps(), timeline.spans(), timeline.shift());
+    if matches!(stored, (Stamps::Explicit(_), Spans::Starts { .. }, 0)) {
+        return None;
+    }
+    let rows = 0..timeline.len();
+    let starts = rows.clone().map(|i| timeline.start(i)).collect();
+    Some([starts, rows.map(|i| timeline.end(i)).collect()])
 }
 
 fn bytes_of(instants: &[i64]) -> &[u8] {

@@ -204,6 +204,7 @@ fn try_loops(
         functions: &options.functions,
         threads: options.thread_count(),
         piece_rows: options.piece_rows,
+        piece_ticks: options.piece_ticks,
         control,
         work: ALL_WORK,
         age: None,

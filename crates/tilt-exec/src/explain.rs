@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use tilt_codegen::lir::{Combine, Lanes, Loop, Sink, Slot};
-use tilt_ir::{Agg, Bounds, Id, Reach, StreamId, format_duration};
+use tilt_ir::{Agg, Bounds, Id, Reach, StreamId, Unit, format_duration};
 
 use crate::{
     code::Code,
@@ -14,7 +14,7 @@ use crate::{
     stagewise::{is_sequential, is_stagewise},
     stats::{Stats, bytes},
     strips::Strips,
-    window::{Algorithm, RangePlan, WindowPlan},
+    window::{Algorithm, Cut, Measure, RangePlan, WindowPlan},
 };
 
 pub(crate) fn explain(query: &Inner) -> String {
@@ -213,17 +213,19 @@ impl Explained<'_> {
         };
         writeln!(
             out,
-            "stage ~{}: one loop over {}; {periodic}, {nullable}, {lanes}",
+            "stage ~{}: one loop over {}, {} at a time; {periodic}, {nullable}, {lanes}",
             stage.name,
-            self.rows(plan, stage)
+            self.rows(plan, stage),
+            stage.chunk()
         )?;
         let mut measured = self.1.iter().flat_map(|stats| &stats.stages);
         if let Some(stats) = measured.find(|stats| stats.name == stage.name) {
             let (read, written) = (bytes(stats.read), bytes(stats.written));
             writeln!(
                 out,
-                "  measured: {} in {:.1?}, {:.2} ns/row, {} rows/s; {read} read, {written} written",
+                "  measured: {} in {}, {:.1?}, {:.2} ns/row, {} rows/s; {read} read, {written} written",
                 some(stats.rows as usize, "row"),
+                some(stats.pieces, "piece"),
                 stats.time,
                 stats.nanos_per_row(),
                 stats.rate(),
@@ -345,7 +347,7 @@ impl Explained<'_> {
         if let Some(panes) = &window.panes {
             loops.insert(0, (panes.fold, "panes"));
             loops.extend(panes.short.map(|short| (short, "whole panes")));
-            name += &format!(" over panes of {} positions", panes.every);
+            name += &format!(" over {}", panes_text(panes.cut, self.0.program.unit));
         }
         let why = why(stage, range, window);
         let steady = if range.is_steady() {
@@ -439,6 +441,19 @@ fn why(stage: &Stage, range: &RangePlan, window: &WindowPlan) -> &'static str {
             }
         }
     }
+}
+
+/// The panes of a window.
+fn panes_text(cut: Cut, unit: Unit) -> String {
+    let length = |n: i64| match cut.measure {
+        Measure::Positions => format!("{n} positions"),
+        Measure::Ticks => format_duration(n, unit),
+    };
+    let mut text = format!("panes of {}", length(cut.every));
+    if cut.rest > 0 {
+        text += &format!(", each in two parts, the later one of {}", length(cut.rest));
+    }
+    text
 }
 
 /// A loop in a few words.

@@ -355,7 +355,8 @@ impl Run<'_> {
                 rows += grouped.axis.len();
                 of_key.insert(*id, grouped);
             }
-            let is_small = rows < ONE_PIECE && options.piece_rows.is_none();
+            let is_small =
+                rows < ONE_PIECE && options.piece_rows.is_none() && options.piece_ticks.is_none();
             let buffers = if is_small {
                 BTreeMap::new()
             } else {
@@ -375,6 +376,7 @@ impl Run<'_> {
                 functions: &options.functions,
                 threads: if by_key { 1 } else { threads },
                 piece_rows: options.piece_rows,
+                piece_ticks: options.piece_ticks,
                 control: self.control,
                 work: share(ALL_WORK, rows, all),
                 age: None,

@@ -536,6 +536,7 @@ impl Live {
         RunOptions {
             progress: None,
             piece_rows: None,
+            piece_ticks: None,
             span: self.seen(part, inputs),
             part: Some(wanted),
             ..self.options.clone()

@@ -7,15 +7,16 @@ use std::{
 };
 
 use rayon::{ThreadPool, ThreadPoolBuilder, prelude::*};
-use tilt_codegen::lir::{Lanes, Sink, Store};
+use tilt_codegen::lir::{LANES, Lanes, Sink, Store};
 use tilt_data::{SnapshotBuffer, Spans, Timeline};
 use tilt_interp::Functions;
 use tilt_ir::{Halo, Lineage, Reach, Span, StreamId};
 
 use crate::{
-    chunks::Chunks,
+    chunks::{Chunks, Copied},
     code::Code,
     control::{Control, share},
+    cursor,
     plan::{Domain, Plan, Root, Stage},
     run::{Piece, Shared, Trouble, Wanted, may_pick, series_of},
     series::{Axis, Series},
@@ -93,7 +94,9 @@ pub(crate) struct Job<'a> {
     pub(crate) dictionary: &'a Dictionary,
     pub(crate) functions: &'a Functions,
     pub(crate) threads: usize,
+    /// How many rows pieces are asked to have, or how much time.
     pub(crate) piece_rows: Option<usize>,
+    pub(crate) piece_ticks: Option<i64>,
     pub(crate) control: &'a Control,
     /// How much of the run's work this is.
     pub(crate) work: u64,
@@ -117,7 +120,7 @@ impl Job<'_> {
             Some(_) => return self.stagewise(),
         }
         let Some((axis, rows)) = self.rows() else {
-            return if self.overlaps(self.piece_rows.unwrap_or(MERGED), self.halo_of_merge()) {
+            return if self.overlaps(self.asked_rows().unwrap_or(MERGED), self.halo_of_merge()) {
                 self.stagewise()
             } else {
                 self.merged()
@@ -145,7 +148,7 @@ impl Job<'_> {
         let size = match self.overlaps(least, halo) {
             false => self.piece_size(least, halo),
             // A single piece reads nothing twice.
-            true if self.threads == 1 && self.piece_rows.is_none() => rows.len().max(1),
+            true if self.threads == 1 && self.asked_rows().is_none() => rows.len().max(1),
             true => return self.run_and_pick(picked),
         };
         self.in_pieces(axis, rows, Some(picked), size)
@@ -161,7 +164,7 @@ impl Job<'_> {
 
     /// How many rows a piece has, of which one depends on so many of an input.
     fn piece_size(&self, least: usize, halo: usize) -> usize {
-        match self.piece_rows {
+        match self.asked_rows() {
             Some(_) => least,
             None => least
                 .max(halo.saturating_mul(halos(self.plan)))
@@ -179,17 +182,22 @@ impl Job<'_> {
     ) -> Result<Series, Trouble> {
         let stage = self.plan.stages.last().expect("a plan has stages");
         let (columns, streaming) = self.columns(stage, rows.len());
-        let starts: Vec<usize> = rows.clone().step_by(size).collect();
-        let piece = |start: &usize| {
-            let of_piece = *start..rows.end.min(start + size);
-            let at = start - rows.start;
-            let share = (at, rows.len());
-            self.piece(&axis, of_piece, picked, &columns, share, streaming)
+        let pieces = match self.piece_ticks {
+            Some(ticks) => cut_by_time(&axis.timeline, &rows, ticks),
+            None => rows
+                .clone()
+                .step_by(size)
+                .map(|start| start..rows.end.min(start + size))
+                .collect(),
         };
-        if self.threads > 1 && starts.len() > 1 {
-            pool(self.threads).install(|| starts.par_iter().try_for_each(piece))?;
+        let piece = |of_piece: &Range<usize>| {
+            let share = (of_piece.start - rows.start, rows.len());
+            self.piece(&axis, of_piece.clone(), picked, &columns, share, streaming)
+        };
+        if self.threads > 1 && pieces.len() > 1 {
+            pool(self.threads).install(|| pieces.par_iter().try_for_each(piece))?;
         } else {
-            starts.iter().try_for_each(piece)?;
+            pieces.iter().try_for_each(piece)?;
         }
         let axis = if rows == (0..axis.len()) {
             axis
@@ -245,7 +253,7 @@ impl Job<'_> {
 
     /// How many rows a piece has, but for its halo.
     fn least_rows(&self, rows: usize) -> usize {
-        if let Some(asked) = self.piece_rows {
+        if let Some(asked) = self.asked_rows() {
             return asked.next_multiple_of(8);
         }
         let share = rows.div_ceil(self.threads.max(1) * 4);
@@ -277,7 +285,7 @@ impl Job<'_> {
         if !is_stagewise(self.plan) || self.plan.stages.iter().any(is_sequential) {
             return false;
         }
-        if self.piece_rows.is_some() {
+        if self.asked_rows().is_some() {
             return halo > least;
         }
         let rows = self.buffers.values().map(SnapshotBuffer::len).max();
@@ -382,12 +390,17 @@ impl Job<'_> {
                 parts_of_wave.iter().map(timed).collect()
             };
             let computed = computed?;
-            for series in &computed {
-                done += 1;
-                // As many rows in each piece to come as in the pieces so far.
-                let so_far = chunks.rows() + series.axis.len();
-                chunks.push(series, so_far.div_ceil(done) * (parts.len() - done));
-            }
+            done += computed.len();
+            let rows: usize = computed.iter().map(|series| series.axis.len()).sum();
+            // As many rows in each piece to come as in the pieces so far.
+            let expected = (chunks.rows() + rows).div_ceil(done) * (parts.len() - done);
+            chunks.push(&computed, expected, |copies| {
+                if copies.len() > 1 && self.threads > 1 {
+                    pool(self.threads).install(|| copies.par_iter().for_each(Copied::make));
+                } else {
+                    copies.iter().for_each(Copied::make);
+                }
+            });
         }
         Ok(chunks.finish())
     }
@@ -402,7 +415,36 @@ impl Job<'_> {
 
     /// The part that is asked for, cut at ends of the input with the most rows.
     fn parts(&self) -> Vec<Span> {
-        self.cut_by_rows(self.part, self.piece_rows.unwrap_or(MERGED))
+        let (Some(ticks), Some(largest)) = (self.piece_ticks, self.largest()) else {
+            return self.cut_by_rows(self.part, self.asked_rows().unwrap_or(MERGED));
+        };
+        let (mut parts, mut start) = (Vec::new(), self.part.start);
+        let timeline = largest.timeline();
+        let mut row = timeline.ends_until(start);
+        // Where there is nothing for long, nothing is cut.
+        while row < timeline.len() && start < self.part.end {
+            let end = multiple_after(timeline.end(row), ticks).min(self.part.end);
+            parts.push(Span::new(start, end));
+            (start, row) = (end, timeline.ends_until(end));
+        }
+        if start < self.part.end {
+            parts.push(Span::new(start, self.part.end));
+        }
+        parts
+    }
+
+    /// How many rows pieces are asked to have: those of the input with the most rows in the time that they are asked to have, on average.
+    pub(crate) fn asked_rows(&self) -> Option<usize> {
+        self.piece_rows.or_else(|| {
+            let (ticks, largest) = (self.piece_ticks?, self.largest());
+            let rows = largest.map_or(1, |largest| {
+                let timeline = largest.timeline();
+                let (first, last) = (timeline.end(0), timeline.end(timeline.len() - 1));
+                let time = i128::from(last) - i128::from(first) + 1;
+                (timeline.len() as i128 * i128::from(ticks) / time).max(1) as usize
+            });
+            Some(rows)
+        })
     }
 
     /// A span of time, cut at every so many ends of the input with the most rows.
@@ -531,4 +573,33 @@ pub(crate) fn pool(threads: usize) -> Arc<ThreadPool> {
             Arc::new(named.build().expect("threads can be started"))
         });
     Arc::clone(pool)
+}
+
+/// The first multiple of an interval at or after an instant, or the end of time.
+fn multiple_after(t: i64, ticks: i64) -> i64 {
+    let (t, ticks) = (i128::from(t), i128::from(ticks));
+    cursor::saturate(t + (-t).rem_euclid(ticks))
+}
+
+/// Some rows, cut where they end at a multiple of an interval or before it: pieces begin with a row that is a multiple of eight away from the first, so
+/// that no two of them write into the same byte.
+fn cut_by_time(timeline: &Timeline, rows: &Range<usize>, ticks: i64) -> Vec<Range<usize>> {
+    let mut pieces = Vec::new();
+    let mut start = rows.start;
+    let mut row = rows.start;
+    while row < rows.end {
+        row = timeline
+            .ends_until(multiple_after(timeline.end(row), ticks))
+            .clamp(row + 1, rows.end);
+        let cut = if row == rows.end {
+            row
+        } else {
+            rows.start + (row - rows.start) / LANES * LANES
+        };
+        if start < cut {
+            pieces.push(start..cut);
+            start = cut;
+        }
+    }
+    pieces
 }

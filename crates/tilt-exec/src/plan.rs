@@ -23,6 +23,7 @@ use crate::{
     facts::{AxisFacts, LeafFacts, SeriesFacts},
     own::OwnColumn,
     reads::{Found, Kind, StageReads},
+    run::{CHUNK, LONG_CHUNK},
     scatter::{self, ScatterPlan},
     slack,
     window::{RangePlan, WindowPlan},
@@ -107,6 +108,12 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
+    /// How many rows are computed together. Without columns in between, nothing has to stay in a cache.
+    pub(crate) fn chunk(&self) -> usize {
+        let simple = self.windows.is_empty() && self.locates.iter().all(Locate::in_place);
+        if simple { LONG_CHUNK } else { CHUNK }
+    }
+
     /// The loop that a loop for windows which lie whole in their sources was made of.
     pub(crate) fn full_of(&self, number: usize) -> Option<usize> {
         let mut full = self.full.iter();

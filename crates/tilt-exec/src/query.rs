@@ -307,6 +307,7 @@ pub struct RunOptions {
     pub(crate) span: Option<Span>,
     pub(crate) part: Option<Span>,
     pub(crate) piece_rows: Option<usize>,
+    pub(crate) piece_ticks: Option<i64>,
     pub(crate) backend: Backend,
     pub(crate) functions: Functions,
     pub(crate) cancel: Option<Cancel>,
@@ -347,6 +348,15 @@ impl RunOptions {
     #[must_use]
     pub fn piece_rows(mut self, rows: usize) -> Self {
         self.piece_rows = Some(rows.max(1));
+        self
+    }
+
+    /// How much time a piece has, in ticks of the query's unit: pieces end at multiples of it, of a grid's or an input's rows at one of the eight before.
+    /// What is not cut by time takes the rows that there are in so much of it on average. Instead of [`piece_rows`](Self::piece_rows); a run over
+    /// chunks, whose parts end where chunks do, is not cut by it.
+    #[must_use]
+    pub fn piece_interval(mut self, ticks: i64) -> Self {
+        self.piece_ticks = Some(ticks.max(1));
         self
     }
 

@@ -11,7 +11,7 @@ use crate::{
     cursor::{self, NONE, Ranks, Window},
     memory::Scratch,
     series::Axis,
-    window::{Current, RangePlan},
+    window::{Current, Cut, Measure, RangePlan},
 };
 
 mod anchors;
@@ -198,22 +198,41 @@ impl<'a> RangeRun<'a> {
         self.steady().filter(|_| is_split)
     }
 
-    /// The windows as panes of `every` positions, if they move by that many from row to row, and the position that pane 0 begins with, at most 0.
-    pub(crate) fn panes(&self) -> Option<(Steady, i64)> {
-        let Kind::Steady { lo, hi, every } = self.kind else {
-            return None;
+    /// The windows as panes, and where pane 0 begins: at a position, at most 0, or after an instant. `known` is where the panes of the rows before
+    /// began, if they are the same.
+    pub(crate) fn panes(&self, cut: Cut, known: Option<i128>) -> (Steady, i128) {
+        let every = i128::from(cut.every);
+        let (end, first, len) = match (cut.measure, &self.kind) {
+            (Measure::Positions, Kind::Steady { hi, .. }) => {
+                let end = i128::from(*hi);
+                let first = -(-end).rem_euclid(every);
+                let positions = usize::try_from(self.len() as i128 - first).unwrap_or(0);
+                (end, first, positions.div_ceil(cut.every as usize))
+            }
+            (Measure::Positions, _) => unreachable!("windows that move by positions are regular"),
+            (Measure::Ticks, _) => {
+                let t = self.axis.regular_ends().unwrap_or(0);
+                let hi = match self.plan.bounds {
+                    Bounds::Time { hi, .. } => hi,
+                    Bounds::Ordinal { .. } | Bounds::Event => 0,
+                };
+                let end = i128::from(t) + i128::from(hi);
+                // Before the first row's window there is one that is cut, or the one that totals subtract.
+                let before = end - i128::from(cut.whole + 1) * every;
+                let same = |first: &i128| (end - first).rem_euclid(every) == 0 && *first <= before;
+                let first = known.filter(same).unwrap_or(before);
+                let panes = (end - first) / every + self.axis.len() as i128 - 1;
+                (end, first, usize::try_from(panes).unwrap_or(0))
+            }
         };
-        let first = -(-hi).rem_euclid(every);
-        let pane = |position: i64| (position - first).div_euclid(every);
-        let (lo, hi) = (pane(lo), pane(hi));
-        let len = self.len() as i64 - first;
+        let hi = ((end - first) / every) as i64;
         let steady = Steady {
-            lo,
+            lo: hi - cut.whole,
             hi,
-            len: usize::try_from(len).unwrap_or(0).div_ceil(every as usize),
+            len,
             origin: 0,
         };
-        Some((steady, first))
+        (steady, first)
     }
 
     /// Moves on to a chunk of rows.
@@ -634,7 +653,7 @@ fn steady<'a>(axis: &Axis, source: &cursor::Source, (lo, hi): (i64, i64), every:
 }
 
 /// The first of `from .. len` for which `holds` is false; it holds for those before.
-fn gallop(from: usize, len: usize, holds: impl Fn(usize) -> bool) -> usize {
+pub(crate) fn gallop(from: usize, len: usize, holds: impl Fn(usize) -> bool) -> usize {
     let mut step = 1;
     let mut low = from;
     while low + step <= len && holds(low + step - 1) {

@@ -33,7 +33,7 @@ use crate::{
     memory::Scratch,
     merge::{Group, Merged, merge_into},
     pieces::grid,
-    plan::{Domain, GroupPlan, Locate, ParamSource, Plan, Source, Stage},
+    plan::{Domain, GroupPlan, ParamSource, Plan, Source, Stage},
     range::RangeRun,
     scan::{Begin, Done, Kept, Task, WindowRun},
     series::{Axis, Series},
@@ -56,7 +56,7 @@ pub(crate) use seen::{Seen, events_only, known_only};
 /// Rows that are computed together: their columns stay in the first cache.
 pub(crate) const CHUNK: usize = 2048;
 /// The same where there are no columns in between.
-const LONG_CHUNK: usize = 16 * CHUNK;
+pub(crate) const LONG_CHUNK: usize = 16 * CHUNK;
 
 /// The rows of streams, by stream.
 pub(crate) type AllSeries = BTreeMap<StreamId, Series>;
@@ -157,7 +157,7 @@ impl Piece<'_> {
                 };
                 let read = stats::bytes_read(stage, &series);
                 let bits = stats::row_bits(self.plan, stage);
-                stats.stage(number, rows, read, bits, begun.elapsed());
+                stats.stage(number, 1, rows, read, bits, begun.elapsed());
             }
             series.insert(stage.stream, computed);
         }
@@ -494,7 +494,8 @@ impl<'a> StageRun<'a> {
         let begin = windows.map(|plan| {
             // Cursors only move forward, for each window from the first row on.
             let range = &mut self.ranges(&sources)[plan.range];
-            let window = WindowRun::new(self.piece, plan, range, self.all(plan.range), None);
+            let all = self.all(plan.range);
+            let window = WindowRun::new(self.piece, plan, range, all, None, self.axis.len());
             window.begin(range, rows, starts, &mut scratch)
         });
         begin.collect()
@@ -506,7 +507,7 @@ impl<'a> StageRun<'a> {
         let ranges = self.ranges(&sources);
         let plan = &self.stage.windows[window];
         let (range, all) = (&ranges[plan.range], self.all(plan.range));
-        WindowRun::new(self.piece, plan, range, all, lent).pass(self.piece, task)
+        WindowRun::new(self.piece, plan, range, all, lent, self.axis.len()).pass(self.piece, task)
     }
 
     /// The streams that ranges are over, as they see them.
@@ -567,13 +568,18 @@ impl<'a> StageRun<'a> {
                 let kept = before
                     .next()
                     .filter(|_| self.stays || !self.is_renumbered(plan.range));
-                WindowRun::new(self.piece, plan, range, self.all(plan.range), kept)
+                WindowRun::new(
+                    self.piece,
+                    plan,
+                    range,
+                    self.all(plan.range),
+                    kept,
+                    rows.end,
+                )
             })
             .collect();
         drop(before);
-        // Without columns in between, nothing has to stay in a cache.
-        let simple = windows.is_empty() && stage.locates.iter().all(Locate::in_place);
-        let chunk = if simple { LONG_CHUNK } else { CHUNK };
+        let chunk = stage.chunk();
         let stages = &self.piece.plan.stages;
         let work = share(self.piece.work, 1, stages.len());
         let is_output = stages

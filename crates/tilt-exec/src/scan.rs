@@ -124,12 +124,14 @@ enum State<'a> {
 }
 
 impl<'a> WindowRun<'a> {
+    /// For rows up to one; those after it, if there are any, may have windows with positions that are still to come.
     pub(crate) fn new(
         piece: &Piece,
         plan: &'a WindowPlan,
         range: &RangeRun,
         all: &'a BTreeMap<StreamId, Series>,
         kept: Option<Kept>,
+        until: usize,
     ) -> Self {
         let series = &all[&range.plan.stream];
         let (widest, magnitude) = kept.as_ref().map_or((0, 0), |k| (k.widest, k.magnitude));
@@ -143,11 +145,12 @@ impl<'a> WindowRun<'a> {
         let views = accesses
             .map(|(source, (_, access))| whole(source, access.nullable, series, all, &mut bits));
         let before = before.filter(|panes| panes.goes_on_in(range));
+        let open = piece.open.then_some(until);
         let panes = plan.panes.map(|panes| match (before, &start) {
-            (Some(before), _) => before.resume(range, piece.open),
+            (Some(before), _) => before.resume(range, open),
             (None, start) => {
                 scans = None;
-                let panes = Panes::new(panes, range, &plan.slots, piece.open);
+                let panes = Panes::new(panes, range, &plan.slots, open);
                 match start {
                     Start::Panes(columns) => panes.folded(columns.clone()),
                     _ => panes,
@@ -317,9 +320,12 @@ impl<'a> WindowRun<'a> {
             self.all,
         );
         if let Some(panes) = &mut self.panes {
-            let folded = panes.advance(&calls, &rows);
+            let folded = panes.advance(&calls, &self.series.axis, &rows);
             self.magnitude |= panes.magnitude(self.plan.guard);
             self.magnitude |= leaf_magnitude(self.plan.guard, self.all, folded);
+            if self.plan.guard != Guard::None && range.width().is_none() {
+                self.widest = self.widest.max(range.widest(scratch));
+            }
             calls = panes.calls(piece, self.plan, self.all);
         }
         match &mut self.state {
@@ -525,8 +531,12 @@ impl<'a> WindowRun<'a> {
         rows: &Range<usize>,
         scratch: &mut Scratch,
     ) -> View {
+        let slots = self.plan.slots.len();
         match &self.state {
             _ if self.is_idle => view::nothing(),
+            _ if let (Some(panes), true) = (&self.panes, column >= 2 * slots) => {
+                panes.rests(column - 2 * slots, rows, scratch)
+            }
             State::Blocks(blocks) => blocks.view(column, rows, scratch),
             State::Doubling(doubling) => doubling.view(column, rows, scratch),
             State::Totals(totals) => totals.view(column, rows.len()),

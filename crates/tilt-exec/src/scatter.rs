@@ -403,7 +403,7 @@ impl Job<'_> {
                 let read = stats::bytes_of(stage, self.series) / pieces.len() as u64;
                 let bits = stats::row_bits(self.plan, stage);
                 stats.piece();
-                stats.stage(0, piece.out.ends.len(), read, bits, begun.elapsed());
+                stats.stage(0, 1, piece.out.ends.len(), read, bits, begun.elapsed());
             }
             Ok(piece)
         };

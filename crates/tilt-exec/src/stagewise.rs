@@ -59,7 +59,8 @@ impl Job<'_> {
             if let (Some(stats), Some(begun)) = (self.control.stats(), begun) {
                 let read = stats::bytes_read(stage, &series);
                 let bits = stats::row_bits(self.plan, stage);
-                stats.stage(number, rows.len(), read, bits, begun.elapsed());
+                let stretches = rows.len().div_ceil(self.stretch(stage, rows.len()));
+                stats.stage(number, stretches, rows.len(), read, bits, begun.elapsed());
             }
             let axis = if rows == (0..axis.len()) {
                 axis
@@ -86,7 +87,7 @@ impl Job<'_> {
         else {
             return piece.axis(stage, series);
         };
-        let rows = self.piece_rows.unwrap_or(ROWS);
+        let rows = self.asked_rows().unwrap_or(ROWS);
         let parts = self.cut_by_rows(Span::new(i64::MIN, i64::MAX), rows);
         if self.threads == 1 || parts.len() < 2 {
             return piece.axis(stage, series);
@@ -197,7 +198,7 @@ impl Job<'_> {
         if is_sequential(stage) {
             return rows.max(1);
         }
-        match self.piece_rows {
+        match self.asked_rows() {
             Some(asked) => asked.next_multiple_of(8),
             None if self.threads == 1 => rows.max(1),
             None => {

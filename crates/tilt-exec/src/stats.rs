@@ -48,6 +48,8 @@ pub struct StageStats {
     pub name: String,
     /// Rows that it computed, those in halos included.
     pub rows: u64,
+    /// In how many pieces or stretches.
+    pub pieces: usize,
     /// Bytes of the columns that it reads.
     pub read: u64,
     /// Bytes of the columns that it writes.
@@ -83,21 +85,24 @@ impl fmt::Display for Stats {
         if self.stages.is_empty() {
             return Ok(());
         }
-        let head = ["stage", "rows", "time", "ns/row", "read", "written"];
+        let head = [
+            "stage", "rows", "pieces", "time", "ns/row", "read", "written",
+        ];
         let head = head.map(str::to_owned);
         let body = self.stages.iter().map(|stage| {
             [
                 format!("~{}", stage.name),
                 stage.rows.to_string(),
+                stage.pieces.to_string(),
                 format!("{:.1?}", stage.time),
                 format!("{:.2}", stage.nanos_per_row()),
                 bytes(stage.read),
                 bytes(stage.written),
             ]
         });
-        let table: Vec<[String; 6]> = std::iter::once(head).chain(body).collect();
+        let table: Vec<[String; 7]> = std::iter::once(head).chain(body).collect();
         let width = |column: usize| table.iter().map(|row| row[column].chars().count()).max();
-        let widths: Vec<usize> = (0..6).map(|c| width(c).unwrap_or(0)).collect();
+        let widths: Vec<usize> = (0..7).map(|c| width(c).unwrap_or(0)).collect();
         let windows = self.stages.iter().map(|stage| stage.windows.join(", "));
         for (row, windows) in table
             .iter()
@@ -173,6 +178,7 @@ struct Counts {
 #[derive(Clone, Copy, Default, Debug)]
 struct Count {
     rows: u64,
+    pieces: usize,
     read: u64,
     written: u64,
     time: Duration,
@@ -214,10 +220,11 @@ impl Collector {
         self.counts().pieces += 1;
     }
 
-    /// Some rows of a stage were computed.
+    /// Some rows of a stage were computed, in so many pieces.
     pub(crate) fn stage(
         &self,
         number: usize,
+        pieces: usize,
         rows: usize,
         read: u64,
         row_bytes: u64,
@@ -228,6 +235,7 @@ impl Collector {
             counts.stages.resize(number + 1, Count::default());
         }
         let count = &mut counts.stages[number];
+        count.pieces += pieces;
         count.rows += rows as u64;
         count.read += read;
         count.written += rows as u64 * row_bytes / 8;
@@ -274,6 +282,7 @@ impl Count {
         StageStats {
             name: stage.name.clone(),
             rows: self.rows,
+            pieces: self.pieces,
             read: self.read,
             written: self.written,
             time: self.time,

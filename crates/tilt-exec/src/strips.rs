@@ -114,7 +114,7 @@ impl Job<'_> {
             .map(|c| Shared::new(main.ty(c.value), c.valid.is_some(), wanted.end + lead))
             .collect();
         let bytes: usize = columns.iter().map(|c| c.values.len()).sum();
-        let rows = match self.piece_rows {
+        let rows = match self.asked_rows() {
             Some(asked) => asked.next_multiple_of(8),
             None => strips.rows(),
         };

@@ -40,7 +40,9 @@ use crate::{
     plan::{Domain, Locate, ParamSource, Source},
     reads::StageReads,
 };
-pub(crate) use plan::{Algorithm, Current, DoublingPlan, Guard, PanePlan, RangePlan, WindowPlan};
+pub(crate) use plan::{
+    Algorithm, Current, Cut, DoublingPlan, Guard, Measure, PanePlan, RangePlan, WindowPlan,
+};
 
 /// Lowers a reduction.
 pub(crate) fn reduce(reads: &mut StageReads, body: &mut Body, id: ExprId) -> Result<Term> {
@@ -329,7 +331,7 @@ impl Reduction<'_, '_, '_> {
         let panes = if kind == Kind::Fold || !shape.iter().all(|(_, ty)| ty.is_int()) {
             None
         } else {
-            self.panes(forward)
+            self.panes(forward, kind == Kind::Prefix)
         };
         let algorithm = match (kind, panes) {
             (Kind::Fold, _) => Algorithm::Fold {
@@ -338,21 +340,21 @@ impl Reduction<'_, '_, '_> {
             },
             (Kind::Blocks, _) if let Some(units) = self.doubles(&shape, panes) => {
                 let forward = match panes {
-                    Some(_) => self.add_loop(over_panes(&self.what, &shape, false)),
+                    Some(panes) => self.add_loop(over_panes(&self.what, &shape, false, panes)),
                     None => forward,
                 };
                 Algorithm::Doubling(self.doubling(forward, &shape, units))
             }
-            (Kind::Blocks, Some(_)) => Algorithm::Blocks {
-                forward: self.add_loop(over_panes(&self.what, &shape, false)),
-                backward: self.add_loop(over_panes(&self.what, &shape, true)),
+            (Kind::Blocks, Some(panes)) => Algorithm::Blocks {
+                forward: self.add_loop(over_panes(&self.what, &shape, false, panes)),
+                backward: self.add_loop(over_panes(&self.what, &shape, true, panes)),
             },
             (Kind::Blocks, None) => Algorithm::Blocks {
                 forward,
                 backward: loop_of(self, true)?,
             },
-            (Kind::Prefix, Some(_)) => {
-                let forward = self.add_loop(over_panes(&self.what, &shape, false));
+            (Kind::Prefix, Some(panes)) => {
+                let forward = self.add_loop(over_panes(&self.what, &shape, false, panes));
                 self.totals(forward)
             }
             (Kind::Prefix, None) if self.reads.found().ranges[self.range].is_steady() => {
@@ -397,14 +399,20 @@ impl Reduction<'_, '_, '_> {
             _ => &[(0, "early"), (1, "late")],
         };
         let mut columns = Vec::new();
-        for (slot, (_, ty)) in of_slots.into_iter().zip(&shape) {
-            for (side, name) in sides {
-                let source = Source::Window {
-                    window,
-                    column: 2 * slot + *side,
-                };
+        let begins_inside = panes.is_some_and(|panes| panes.cut.rest > 0);
+        for (slot, (op, ty)) in of_slots.into_iter().zip(&shape) {
+            let mut read = |column, name| {
+                let source = Source::Window { window, column };
                 let access = self.reads.access(self.body, source, name, *ty, by, false);
-                columns.push(self.body.load(access));
+                self.body.load(access)
+            };
+            for (side, name) in sides {
+                columns.push(read(2 * slot + *side, *name));
+            }
+            if begins_inside {
+                let rest = read(2 * shape.len() + slot, "rest");
+                let late = columns.pop().expect("a column of the slot");
+                columns.push(self.body.binary(op.binary(), late, rest));
             }
         }
         Ok((algorithm, columns))
@@ -454,7 +462,7 @@ impl Reduction<'_, '_, '_> {
 
     /// A total kept from row to row, by subtracting running ones, or by folding.
     fn difference(&mut self, slots: &Slots, guard: Guard) -> Result<ValueId> {
-        if self.is_sparse() && !self.has_panes() {
+        if self.is_sparse() && !self.has_panes(true) {
             let columns = self.window(Kind::Fold, slots, guard, None)?;
             return Ok(self.body.binary(Binary::Add, columns[0], columns[1]));
         }
@@ -497,7 +505,7 @@ impl Reduction<'_, '_, '_> {
         ty: Ty,
         of: fn(&mut Body, ValueId) -> ValueId,
     ) -> Result<ValueId> {
-        let kind = if self.is_sparse() && !self.has_panes() {
+        let kind = if self.is_sparse() && !self.has_panes(false) {
             Kind::Fold
         } else {
             Kind::Blocks

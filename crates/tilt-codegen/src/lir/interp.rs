@@ -287,14 +287,7 @@ fn tree(op: Combine, ty: Ty, words: &[u64]) -> u64 {
 impl Combine {
     /// Two words of type `ty` combined, as loops do it.
     pub fn words(self, ty: Ty, a: u64, b: u64) -> u64 {
-        let op = match self {
-            Self::Add => Binary::Add,
-            Self::Mul => Binary::Mul,
-            Self::Min => Binary::Min,
-            Self::Max => Binary::Max,
-            Self::Or => Binary::Or,
-        };
-        binary(op, ty, a, b).expect("these operations are total")
+        binary(self.binary(), ty, a, b).expect("these operations are total")
     }
 }
 

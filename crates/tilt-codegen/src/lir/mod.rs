@@ -463,6 +463,17 @@ pub enum Combine {
 }
 
 impl Combine {
+    /// The operation that combines two values.
+    pub fn binary(self) -> Binary {
+        match self {
+            Self::Add => Binary::Add,
+            Self::Mul => Binary::Mul,
+            Self::Min => Binary::Min,
+            Self::Max => Binary::Max,
+            Self::Or => Binary::Or,
+        }
+    }
+
     /// The neutral element of the operation on type `ty`.
     pub fn neutral(self, ty: Ty) -> Imm {
         let least = if ty.is_signed() {

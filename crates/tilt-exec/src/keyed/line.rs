@@ -263,6 +263,7 @@ impl Run<'_> {
                 functions: &self.options.functions,
                 threads,
                 piece_rows: self.options.piece_rows,
+                piece_ticks: self.options.piece_ticks,
                 control: self.control,
                 work: share(ALL_WORK, of_line.len(), keys.len()),
                 age: Some(layout.age),

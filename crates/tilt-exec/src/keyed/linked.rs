@@ -147,6 +147,7 @@ impl Run<'_> {
             functions: &self.options.functions,
             threads: self.threads(),
             piece_rows: self.options.piece_rows,
+            piece_ticks: self.options.piece_ticks,
             control: self.control,
             work: share(ALL_WORK, 1, plan.stages.len()),
             age: None,
@@ -318,7 +319,7 @@ fn compute(
             .clamp(1, usual_rows(job.plan))
     };
     // So that no two pieces write to one cache line, nor to one byte of bits.
-    let size = job.piece_rows.unwrap_or_else(usual).next_multiple_of(512);
+    let size = job.asked_rows().unwrap_or_else(usual).next_multiple_of(512);
     let starts: Vec<usize> = (0..rows).step_by(size).collect();
     let piece = |start: &usize| {
         let of_piece = *start..rows.min(start + size);

@@ -459,9 +459,10 @@ impl WindowRun<'_> {
             }
             Task::Panes { panes, columns } => {
                 let calls = self.calls(piece);
+                let axis = &self.series.axis;
                 if let Some(of_window) = &self.panes {
                     let (positions, magnitude) =
-                        of_window.fold_into(&calls, panes.clone(), columns, self.plan.guard);
+                        of_window.fold_into(&calls, axis, panes.clone(), columns, self.plan.guard);
                     done.magnitude = magnitude;
                     done.magnitude |= leaf_magnitude(self.plan.guard, self.all, positions);
                 }

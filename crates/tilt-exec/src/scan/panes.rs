@@ -1,4 +1,5 @@
-//! Panes: as many positions as windows move by from row to row, folded into one element.
+//! Panes: as many positions as windows move by from row to row, or those of as much time, folded into one element. Where windows begin inside of panes,
+//! these are folded in two parts, the later of which is what such a window has of it: no position is read twice.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -8,25 +9,30 @@ use tilt_codegen::{
 };
 use tilt_ir::StreamId;
 
-use super::calls::Calls;
+use super::{calls::Calls, fill};
 use crate::{
-    memory::Returned,
-    range::{RangeRun, Steady},
+    cursor,
+    memory::{Returned, Scratch},
+    range::{RangeRun, Steady, gallop},
     run::Piece,
-    series::Series,
+    series::{Axis, Series},
     view,
-    window::{Guard, PanePlan, WindowPlan},
+    window::{Cut, Guard, Measure, PanePlan, WindowPlan},
 };
 
-/// An element of each pane, for each slot.
+/// Both parts of so many positions are folded before those after them: they are still in the second cache then.
+const NEAR: usize = 1 << 15;
+
+/// An element of each pane for each slot; of cut panes one of each part, those of the first parts before all others.
 #[derive(Clone)]
 pub(crate) struct PaneColumns(Arc<Vec<(Returned, Ty)>>);
 
 pub(super) struct Panes {
     plan: PanePlan,
+    slots: Vec<(Combine, Ty)>,
     steady: Steady,
-    /// The position that pane 0 begins with, at most 0.
-    first: i64,
+    /// Where pane 0 begins: at a position, at most 0, or after an instant.
+    first: i128,
     positions: usize,
     columns: PaneColumns,
     views: Vec<View>,
@@ -37,18 +43,23 @@ pub(super) struct Panes {
 }
 
 impl Panes {
-    /// No panes are folded. While more positions may come, only those panes count that have all of theirs.
+    /// No panes are folded. While more positions may come, only those panes count that have all of theirs: those of rows before `open`.
     pub(super) fn new(
         plan: PanePlan,
         range: &RangeRun,
         slots: &[(Combine, Ty)],
-        open: bool,
+        open: Option<usize>,
     ) -> Self {
-        let (steady, first) = panes_of(range, plan, open);
-        let columns = slots.iter().map(|(_, ty)| column(steady.len, *ty));
+        let (steady, first) = panes_of(range, plan.cut, open, None);
+        let parts = 1 + usize::from(plan.cut.rest > 0);
+        let types = slots.iter().map(|(_, ty)| *ty).cycle();
+        let columns = types
+            .take(parts * slots.len())
+            .map(|ty| column(steady.len, ty));
         let columns = PaneColumns(Arc::new(columns.collect()));
         let this = Self {
             plan,
+            slots: slots.to_vec(),
             steady,
             first,
             positions: range.len(),
@@ -62,13 +73,13 @@ impl Panes {
 
     /// Whether these are panes of a range that may have more positions than before.
     pub(super) fn goes_on_in(&self, range: &RangeRun) -> bool {
-        let (_, first) = panes_of(range, self.plan, true);
+        let (_, first) = panes_of(range, self.plan.cut, Some(0), Some(self.first));
         first == self.first && range.len() >= self.positions
     }
 
     /// The same panes, and those of positions that have come since.
-    pub(super) fn resume(mut self, range: &RangeRun, open: bool) -> Self {
-        (self.steady, _) = panes_of(range, self.plan, open);
+    pub(super) fn resume(mut self, range: &RangeRun, open: Option<usize>) -> Self {
+        (self.steady, _) = panes_of(range, self.plan.cut, open, Some(self.first));
         self.positions = range.len();
         let needed = self.steady.len + LANES;
         let has_room = |(memory, ty): &(Returned, Ty)| memory.len() >= needed * ty.bytes();
@@ -121,13 +132,13 @@ impl Panes {
     pub(super) fn fold_into(
         &self,
         calls: &Calls,
+        axis: &Axis,
         panes: Range<usize>,
         columns: &PaneColumns,
         guard: Guard,
     ) -> (Range<usize>, u64) {
-        self.fold_panes(calls, &panes, columns);
-        let magnitude = magnitude(columns, &panes, guard);
-        (self.positions_of(panes), magnitude)
+        let positions = self.fold_panes(calls, axis, &panes, columns);
+        (positions, self.magnitude_of(columns, &panes, guard))
     }
 
     pub(super) fn has_units(&self) -> bool {
@@ -149,67 +160,132 @@ impl Panes {
     }
 
     /// Folds the panes that rows read first; returns their positions.
-    pub(super) fn advance(&mut self, calls: &Calls, rows: &Range<usize>) -> Range<usize> {
+    pub(super) fn advance(
+        &mut self,
+        calls: &Calls,
+        axis: &Axis,
+        rows: &Range<usize>,
+    ) -> Range<usize> {
         let len = self.steady.len as i64;
         let pane = |row: usize, offset: i64| (row as i64 + offset).clamp(0, len) as usize;
         // Prefixes are scanned by whole groups, which may reach beyond what rows read.
         let end = pane(rows.end, self.steady.hi - 1 + LANES as i64);
-        // Totals subtract the pane before a window from what they had.
+        // Totals subtract the pane before a window from what they had, and windows begin inside of it.
         let start = self
             .folded
             .unwrap_or_else(|| pane(rows.start, self.steady.lo - 1));
         self.latest = start..end.max(start);
         self.folded = Some(self.latest.end);
-        self.fold_panes(calls, &self.latest, &self.columns);
-        self.positions_of(self.latest.clone())
+        self.fold_panes(calls, axis, &self.latest, &self.columns)
     }
 
-    fn fold_panes(&self, calls: &Calls, panes: &Range<usize>, columns: &PaneColumns) {
+    fn fold_panes(
+        &self,
+        calls: &Calls,
+        axis: &Axis,
+        panes: &Range<usize>,
+        columns: &PaneColumns,
+    ) -> Range<usize> {
+        let edges = self.edges(axis, panes);
         let whole = self.whole(panes.clone());
         if let (Some(number), false) = (self.plan.short, whole.is_empty()) {
-            let first = self.positions_of(whole.clone()).start;
-            let views = calls.shifted(&[first as i64]);
-            let targets = self.targets(columns, whole.start);
+            let first = edges[whole.start - panes.start];
+            let views = calls.shifted(&[first]);
+            let targets = self.targets(columns, 0, whole.start);
             calls.panes(number, &views, whole.len(), &targets);
         }
-        self.fold(calls, panes.start..whole.start, columns);
-        self.fold(calls, whole.end..panes.end, columns);
+        let parts = self.parts();
+        for rest in [panes.start..whole.start, whole.end..panes.end] {
+            let mut pane = rest.start;
+            while pane < rest.end {
+                let at = |pane: usize| edges[parts * (pane - panes.start)];
+                let near = at(pane) + NEAR as i64;
+                let mut until = pane + 1;
+                while until < rest.end && (parts == 1 || at(until + 1) <= near) {
+                    until += 1;
+                }
+                let of_panes = parts * (pane - panes.start)..=parts * (until - panes.start);
+                for part in 0..parts {
+                    self.fold(calls, (pane, part), &edges[of_panes.clone()], columns);
+                }
+                pane = until;
+            }
+        }
+        match edges[..] {
+            [first, .., last] => first as usize..last as usize,
+            _ => 0..0,
+        }
+    }
+
+    /// Folds one part of the panes from one on, between edges of their parts.
+    fn fold(
+        &self,
+        calls: &Calls,
+        (pane, part): (usize, usize),
+        edges: &[i64],
+        columns: &PaneColumns,
+    ) {
+        let between = edges.windows(2).skip(part).step_by(self.parts());
+        let ranges: Vec<i64> = between.flatten().copied().collect();
+        let targets = self.targets(columns, part, pane);
+        calls.fold(self.plan.fold, &ranges, &targets, None);
+    }
+
+    fn parts(&self) -> usize {
+        1 + usize::from(self.plan.cut.rest > 0)
+    }
+
+    /// The positions at which the parts of panes begin, and the last ends.
+    fn edges(&self, axis: &Axis, panes: &Range<usize>) -> Vec<i64> {
+        let Cut {
+            measure,
+            every,
+            rest,
+            ..
+        } = self.plan.cut;
+        let ends: &[i64] = match measure {
+            Measure::Positions => &[],
+            Measure::Ticks => axis.ends(),
+        };
+        let mut edges = Vec::with_capacity(self.parts() * panes.len() + 1);
+        let mut last = None;
+        let mut push = |edge: i128| {
+            let position = match (measure, last) {
+                (Measure::Positions, _) => edge.clamp(0, self.positions as i128) as usize,
+                (Measure::Ticks, None) => axis.timeline.ends_until(cursor::saturate(edge)),
+                (Measure::Ticks, Some(last)) => {
+                    let edge = cursor::saturate(edge);
+                    gallop(last, ends.len(), |i| ends[i] <= edge)
+                }
+            };
+            last = Some(position);
+            edges.push(position as i64);
+        };
+        for pane in panes.start..=panes.end {
+            let start = self.first + pane as i128 * i128::from(every);
+            push(start);
+            if rest > 0 && pane < panes.end {
+                push(start + i128::from(every - rest));
+            }
+        }
+        edges
     }
 
     /// Of some panes those that the loop for short ones folds: whole ones, a multiple of eight.
     fn whole(&self, panes: Range<usize>) -> Range<usize> {
+        if self.plan.short.is_none() {
+            return panes.start..panes.start;
+        }
         let is_cut = self.first < 0 && panes.start == 0;
         let start = panes.end.min(panes.start + usize::from(is_cut));
-        let all = (self.positions as i64 - self.first) / self.plan.every;
+        let all = (self.positions as i128 - self.first) / i128::from(self.plan.cut.every);
         let end = panes.end.min(all as usize).max(start);
-        match self.plan.short {
-            Some(_) => start..start + (end - start) / LANES * LANES,
-            None => start..start,
-        }
+        start..start + (end - start) / LANES * LANES
     }
 
-    fn fold(&self, calls: &Calls, panes: Range<usize>, columns: &PaneColumns) {
-        let mut ranges = Vec::with_capacity(2 * panes.len());
-        for pane in panes.clone() {
-            let positions = self.positions_of(pane..pane + 1);
-            ranges.extend([positions.start as i64, positions.end as i64]);
-        }
-        if !ranges.is_empty() {
-            let targets = self.targets(columns, panes.start);
-            calls.fold(self.plan.fold, &ranges, &targets, None);
-        }
-    }
-
-    fn positions_of(&self, panes: Range<usize>) -> Range<usize> {
-        let position = |pane: usize| {
-            let position = self.first + pane as i64 * self.plan.every;
-            position.clamp(0, self.positions as i64) as usize
-        };
-        position(panes.start)..position(panes.end)
-    }
-
-    fn targets(&self, columns: &PaneColumns, pane: usize) -> Vec<Target> {
-        let targets = columns.0.iter().map(|(memory, ty)| Target {
+    fn targets(&self, columns: &PaneColumns, part: usize, pane: usize) -> Vec<Target> {
+        let of_part = columns.0.iter().skip(part * self.slots.len());
+        let targets = of_part.take(self.slots.len()).map(|(memory, ty)| Target {
             values: memory.as_ptr().wrapping_add(pane * ty.bytes()),
             validity: std::ptr::null_mut(),
             len: (self.steady.len + LANES - pane) as u64,
@@ -217,34 +293,76 @@ impl Panes {
         targets.collect()
     }
 
+    /// What the windows of some rows have of the panes that they begin inside of.
+    pub(super) fn rests(&self, slot: usize, rows: &Range<usize>, scratch: &mut Scratch) -> View {
+        let (op, ty) = self.slots[slot];
+        let padded = rows.len().next_multiple_of(LANES);
+        let values = scratch.take(padded * ty.bytes());
+        let len = self.steady.len as i64;
+        let first = rows.start as i64 + self.steady.lo - 1;
+        let from = first.clamp(0, len);
+        let to = (first + rows.len() as i64).clamp(from, len);
+        if to - from < padded as i64 {
+            fill(values, padded, ty, op.neutral(ty));
+        }
+        let (memory, _) = &self.columns.0[self.slots.len() + slot];
+        let bytes = |panes: i64| panes as usize * ty.bytes();
+        if from < to {
+            // SAFETY: these panes are folded, and as many rows read them.
+            unsafe {
+                std::ptr::copy_nonoverlapping(
+                    memory.as_ptr().add(bytes(from)),
+                    values.add(bytes(from - first)),
+                    bytes(to - from),
+                );
+            }
+        }
+        View {
+            values,
+            len: padded as u64,
+            ..view::nothing()
+        }
+    }
+
     /// The bits of magnitudes that the last slot of the latest panes has joined, if the guard looks there.
     pub(super) fn magnitude(&self, guard: Guard) -> u64 {
-        magnitude(&self.columns, &self.latest, guard)
+        self.magnitude_of(&self.columns, &self.latest, guard)
+    }
+
+    fn magnitude_of(&self, columns: &PaneColumns, panes: &Range<usize>, guard: Guard) -> u64 {
+        if guard != Guard::Slot {
+            return 0;
+        }
+        let of_slots = columns.0.chunks_exact(self.slots.len());
+        let last = of_slots.filter_map(|part| part.last());
+        last.fold(0, |all, (memory, _)| {
+            #[expect(clippy::cast_ptr_alignment, reason = "a slot of words")]
+            let at = memory.as_ptr().cast::<u64>();
+            // SAFETY: the panes were written.
+            let bits = unsafe { std::slice::from_raw_parts(at.add(panes.start), panes.len()) };
+            bits.iter().fold(all, |all, bits| all | bits)
+        })
     }
 }
 
-/// How windows move over panes, and the position that pane 0 begins with.
-fn panes_of(range: &RangeRun, plan: PanePlan, open: bool) -> (Steady, i64) {
-    let (mut steady, first) = range.panes().expect("ranges with panes are regular");
-    if open {
-        let whole = (range.len() as i64 - first) / plan.every;
-        steady.len = steady.len.min(whole as usize);
-    }
+/// How windows move over panes, and where pane 0 begins.
+fn panes_of(
+    range: &RangeRun,
+    cut: Cut,
+    open: Option<usize>,
+    known: Option<i128>,
+) -> (Steady, i128) {
+    let (mut steady, first) = range.panes(cut, known);
+    let whole = match (cut.measure, open) {
+        (_, None) => return (steady, first),
+        (Measure::Positions, _) => (range.len() as i128 - first) / i128::from(cut.every),
+        (Measure::Ticks, Some(rows)) => i128::from(steady.hi) + rows as i128 - 1,
+    };
+    steady.len = steady.len.min(usize::try_from(whole).unwrap_or(0));
     (steady, first)
 }
 
 /// Room for so many panes, and what a group reads beyond them.
 fn column(panes: usize, ty: Ty) -> (Returned, Ty) {
     (Returned::new((panes + LANES) * ty.bytes()), ty)
-}
-
-fn magnitude(columns: &PaneColumns, panes: &Range<usize>, guard: Guard) -> u64 {
-    let (Guard::Slot, Some((memory, _))) = (guard, columns.0.last()) else {
-        return 0;
-    };
-    #[expect(clippy::cast_ptr_alignment, reason = "a slot of words")]
-    let at = memory.as_ptr().cast::<u64>();
-    // SAFETY: the panes were written.
-    let bits = unsafe { std::slice::from_raw_parts(at.add(panes.start), panes.len()) };
-    bits.iter().fold(0, |all, bits| all | bits)
 }

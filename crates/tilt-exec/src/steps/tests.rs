@@ -364,7 +364,45 @@ fn panes_go_on_where_they_stopped() {
             "query q unit tick {{ input ~x: {dtype} point  ~y[t every 16] = reduce {reduction}  output ~y }}"
         );
         for sizes in [1, 9, 40, 100, 2500] {
-            check(&text, &[Shape::Regular], 6000, sizes);
+            check(&text, &[Shape::Regular, Shape::Irregular], 6000, sizes);
+        }
+    }
+}
+
+#[test]
+fn cut_panes_go_on_where_they_stopped() {
+    for (dtype, every, reduction) in [
+        ("f64", 16, "max ~x[t-150 : t]"),
+        ("i64", 30, "sum ~x[t-100 : t]"),
+        ("i64", 20, "min ~x[t-320 : t-11]"),
+        ("i64", 3, "sum ~x[t-7 : t]"),
+        ("f64", 40, "max ~x[t-190 : t]"),
+        ("i64", 110, "sum ~x[t-540 : t]"),
+        ("i64", 300, "sum ~x[t-1000 : t]"),
+        ("f64", 40, "max ~x[t-90 : t+15]"),
+    ] {
+        let text = format!(
+            "query q unit tick {{ input ~x: {dtype} point  ~y[t every {every}] = reduce {reduction}  output ~y }}"
+        );
+        for sizes in [1, 9, 40, 100, 2500] {
+            check(&text, &[Shape::Regular, Shape::Irregular], 4000, sizes);
+        }
+    }
+}
+
+/// Cells of one grid, some of whose windows end later than those of others.
+#[test]
+fn panes_do_not_hurry_ahead_of_their_rows() {
+    for (near, far) in [("t", "t+40"), ("t+40", "t"), ("t-5", "t+200")] {
+        let text = format!(
+            "query q unit tick {{ input ~x: f64 point
+               ~a[t every 16] = reduce max ~x[t-100 : {near}]
+               ~b[t every 16] = reduce max ~x[t-90 : {far}]
+               ~y[t every 16] = coalesce(~b[t], 0.0) + coalesce(~a[t-32], 0.5) + coalesce(~b[t+16], 0.25)
+               output ~y }}"
+        );
+        for sizes in [1, 9, 100] {
+            check(&text, &[Shape::Irregular], 2000, sizes);
         }
     }
 }

@@ -3,7 +3,7 @@
 use tilt_codegen::lir::{Combine, LANES, LONGEST_SPAN, Loop, Sink, Ty};
 use tilt_ir::Bounds;
 
-use super::{DoublingPlan, PanePlan, Reduction, panes::over_panes};
+use super::{DoublingPlan, PanePlan, Reduction, panes::over_columns};
 
 /// Units of the longest window whose extremes of eight are kept until they are read again.
 const LONGEST: i64 = 1 << 22;
@@ -16,15 +16,13 @@ impl Reduction<'_, '_, '_> {
         panes: Option<PanePlan>,
     ) -> Option<i64> {
         let range = self.reads.found().ranges[self.range].clone();
-        let every = match panes {
-            Some(panes) => panes.every,
-            None => range.every.filter(|every| *every == 1)?,
-        };
-        let units = match range.bounds {
-            Bounds::Ordinal { lo: Some(lo), hi } => hi.checked_sub(lo)?,
-            Bounds::Time { lo: Some(lo), hi } => {
+        let units = match (panes, range.bounds) {
+            (Some(panes), _) => panes.cut.whole,
+            (None, _) if !range.is_steady() => return None,
+            (None, Bounds::Ordinal { lo: Some(lo), hi }) => hi.checked_sub(lo)?,
+            (None, Bounds::Time { lo: Some(lo), hi }) => {
                 let there = self.reads.planner.facts[&self.stream].axis.regular?;
-                hi.checked_sub(lo)? / there.period / every
+                hi.checked_sub(lo)? / there.period
             }
             _ => return None,
         };
@@ -66,7 +64,7 @@ impl Reduction<'_, '_, '_> {
 
 /// A comb of columns, one for each slot.
 fn comb(name: &str, slots: &[(Combine, Ty)]) -> Loop {
-    let mut body = over_panes(name, slots, true);
+    let mut body = over_columns(name, slots, true);
     if let Sink::Scan { slots, .. } = body.sink {
         body.sink = Sink::Comb { slots };
     }

@@ -92,12 +92,29 @@ impl WindowPlan {
 /// Panes: loops by their numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PanePlan {
-    /// Positions of a pane.
-    pub(crate) every: i64,
+    pub(crate) cut: Cut,
     /// Folds any number of positions.
     pub(crate) fold: usize,
     /// Folds whole panes, eight at a time.
     pub(crate) short: Option<usize>,
+}
+
+/// Where panes begin and end: each is as long as windows move from row to row, and windows end with one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Cut {
+    pub(crate) measure: Measure,
+    pub(crate) every: i64,
+    /// How many whole panes a window has.
+    pub(crate) whole: i64,
+    /// How much a window has of the pane before these: its last part, which is folded on its own. 0 if it begins with a pane.
+    pub(crate) rest: i64,
+}
+
+/// What the length of a pane is counted in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Measure {
+    Positions,
+    Ticks,
 }
 
 /// Where the magnitudes of 64-bit integers are found, whose total may overflow.
@@ -111,7 +128,8 @@ pub(crate) enum Guard {
     Slot,
 }
 
-/// How a window is computed; loops by their numbers. Columns of slot `k` are `2k` and `2k + 1`.
+/// How a window is computed; loops by their numbers. Columns of slot `k` are `2k` and `2k + 1`; of windows that begin inside of panes, what they have
+/// of those comes after all of them, a column a slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Algorithm {
     /// Suffixes (early) and prefixes (late) of blocks.
