@@ -59,13 +59,19 @@ fn points(stamps: Stamps, ty: &str, rows: usize, gaps: bool) -> SnapshotBuffer {
     let mut value = || (!gaps || next(7) > 0).then(|| next(2_000_001) as i64 - 1_000_000);
     let values: Vec<Option<i64>> = (0..rows).map(|_| value()).collect();
     let values: ArrayRef = match ty {
-        "i32" => std::sync::Arc::new(Int32Array::from_iter(
-            values.iter().map(|v| v.map(|v| v as i32)),
-        )),
+        "i32" => std::sync::Arc::new(
+            values
+                .iter()
+                .map(|v| v.map(|v| v as i32))
+                .collect::<Int32Array>(),
+        ),
         "i64" => std::sync::Arc::new(Int64Array::from_iter(values)),
-        _ => std::sync::Arc::new(Float64Array::from_iter(
-            values.iter().map(|v| v.map(|v| v as f64 / 7.0)),
-        )),
+        _ => std::sync::Arc::new(
+            values
+                .iter()
+                .map(|v| v.map(|v| v as f64 / 7.0))
+                .collect::<Float64Array>(),
+        ),
     };
     SnapshotBuffer::scalar(timeline, Column::new("x", values), Unit::Tick).expect("points in order")
 }
