@@ -1,7 +1,7 @@
 //! Windows that move by several positions, or by several ticks over events that come at any time: folded by panes, whether the panes divide the window or not.
 //! The oracle's bits in pieces of all sizes, on several threads, cut by rows and by time.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use tilt::{
     Backend, Query, RunOptions,
@@ -59,19 +59,15 @@ fn points(stamps: Stamps, ty: &str, rows: usize, gaps: bool) -> SnapshotBuffer {
     let mut value = || (!gaps || next(7) > 0).then(|| next(2_000_001) as i64 - 1_000_000);
     let values: Vec<Option<i64>> = (0..rows).map(|_| value()).collect();
     let values: ArrayRef = match ty {
-        "i32" => std::sync::Arc::new(
-            values
-                .iter()
-                .map(|v| v.map(|v| v as i32))
-                .collect::<Int32Array>(),
-        ),
-        "i64" => std::sync::Arc::new(Int64Array::from_iter(values)),
-        _ => std::sync::Arc::new(
-            values
-                .iter()
-                .map(|v| v.map(|v| v as f64 / 7.0))
-                .collect::<Float64Array>(),
-        ),
+        "i32" => {
+            let of = |v: &Option<i64>| v.map(|v| v as i32);
+            Arc::new(values.iter().map(of).collect::<Int32Array>())
+        }
+        "i64" => Arc::new(values.into_iter().collect::<Int64Array>()),
+        _ => {
+            let of = |v: &Option<i64>| v.map(|v| v as f64 / 7.0);
+            Arc::new(values.iter().map(of).collect::<Float64Array>())
+        }
     };
     SnapshotBuffer::scalar(timeline, Column::new("x", values), Unit::Tick).expect("points in order")
 }
@@ -233,7 +229,7 @@ fn totals_over_panes_that_overflow_are_errors() {
         let values: Vec<i64> = (0..500)
             .map(|i| if i / 100 == 2 { i64::MAX / 50 } else { i })
             .collect();
-        let values = std::sync::Arc::new(Int64Array::from(values));
+        let values = Arc::new(Int64Array::from(values));
         let ends: Vec<i64> = (1..=500).collect();
         let timeline = match declared {
             "point" => Timeline::explicit(ends.into(), Spans::Fixed(1)),
