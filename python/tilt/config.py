@@ -46,7 +46,7 @@ class Config(metaclass=_Settings):
     """What runs use unless they are told otherwise: ``threads``, ``progress`` and ``memory``.
 
     ``with`` changes it for what this thread or coroutine runs in the block, and for nobody else; :meth:`set` does for
-    the whole process.
+    the whole process, also for threads of pools. A generator has the settings of whoever goes through it.
 
     >>> import tilt as tl
     >>> with tl.Config(threads=1):
@@ -59,7 +59,7 @@ class Config(metaclass=_Settings):
     __slots__ = ("_settings",)
 
     def __init__(self, **settings: object) -> None:
-        """Name the settings of a block: ``threads``, ``progress`` and ``memory``."""
+        """Name the settings of a block: ``threads``, ``progress`` and ``memory``. Without ``with`` nothing changes."""
         self._settings = _known(settings)
 
     @staticmethod
@@ -81,7 +81,10 @@ class Config(metaclass=_Settings):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        _blocks.set(_blocks.get()[:-1])
+        # Blocks of generators may end in another order than they began.
+        blocks = _blocks.get()
+        last = max((at for at, settings in enumerate(blocks) if settings is self._settings), default=len(blocks))
+        _blocks.set((*blocks[:last], *blocks[last + 1 :]))
 
 
 def _known(settings: dict[str, object]) -> dict[str, object]:

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _DECLARED = re.compile(r"^\s*extern fn (\w+)\(", re.MULTILINE)
+_CALLED = re.compile(r"(extern fn |@)(\w+)\(")
+
+_TYPES: dict[str, str] = {}
+"""As what functions were declared, by name."""
 
 
 def called(text: str) -> dict[str, Callable[..., Any] | None]:
@@ -37,29 +41,32 @@ def adopted(text: str, functions: Mapping[str, Callable[..., Any] | None]) -> st
         ...
     tilt.errors.QueryError: the query calls the native function @nowhere, which this process does not have; import the module that registers it by tl.udf(..., name='nowhere')
     """  # noqa: E501
+    here: dict[str, str] = {}
     for name, function in functions.items():
-        if function is None:
-            if name not in FUNCTIONS:
-                message = (
-                    f"the query calls the native function @{name}, which this process does not have; "
-                    f"import the module that registers it by tl.udf(..., name={name!r})"
-                )
-                raise QueryError(message)
-            continue
-        here = registered(name, function)
-        if here != name:
-            text = re.sub(rf"(extern fn |@){name}\(", rf"\g<1>{here}(", text)
-    return text
+        if function is not None:
+            declared = re.search(rf"extern fn {name}(\(.*)", text)
+            here[name] = registered(name, function, declared[1] if declared else "")
+        elif name not in FUNCTIONS:
+            message = (
+                f"the query calls the native function @{name}, which this process does not have; "
+                f"import the module that registers it by tl.udf(..., name={name!r})"
+            )
+            raise QueryError(message)
+    # All at once: the name that one gets may be that which another had.
+    return _CALLED.sub(lambda found: f"{found[1]}{here.get(found[2], found[2])}(", text)
 
 
-def registered(name: str, function: Callable[..., Any] | _native.Pointer) -> str:
-    """Give the name of a function, which is another one if a different function has that already.
+def registered(name: str, function: Callable[..., Any] | _native.Pointer, types: str) -> str:
+    """Give the name of a function of some types, which is another one if something else has that already.
 
     >>> from tilt.externs import registered
-    >>> registered("nearest", round), registered("nearest", round), registered("nearest", int)
-    ('nearest', 'nearest', 'nearest_1')
+    >>> registered("nearest", round, "(f64) -> i64"), registered("nearest", round, "(f64) -> i64")
+    ('nearest', 'nearest')
+    >>> registered("nearest", round, "(f64) -> f64"), registered("nearest", int, "(f64) -> i64")
+    ('nearest_1', 'nearest_2')
     """
     names = (name if n == 0 else f"{name}_{n}" for n in range(len(FUNCTIONS) + 1))
-    chosen = next(full for full in names if FUNCTIONS.get(full, function) is function)
-    FUNCTIONS[chosen] = function
+    same = (function, types)
+    chosen = next(full for full in names if (FUNCTIONS.get(full, function), _TYPES.get(full, types)) == same)
+    FUNCTIONS[chosen], _TYPES[chosen] = function, types
     return chosen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import warnings
 from functools import lru_cache
@@ -33,6 +34,9 @@ Layout: TypeAlias = Literal["auto", "point", "interval", "as_given"]
 
 FUNCTIONS: dict[str, Callable[..., Any] | _native.Pointer] = {}
 """What all programs of this process can call, by name: see :func:`tilt.udf`."""
+
+# A run that was interrupted may still be about to call a function of Python.
+atexit.register(_native.settle)
 
 
 @final

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, cast, final, overload
 
 from tilt import _native
@@ -587,7 +588,7 @@ def _restored(
     sources: Mapping[str, Source],
     columns: Mapping[str, str] | None,
     name: str | None,
-    functions: Mapping[str, Callable[..., Any] | None],
+    functions: Mapping[str, Callable[..., Any] | None] = MappingProxyType({}),
 ) -> Stream:
     from tilt.externs import adopted  # noqa: PLC0415
 

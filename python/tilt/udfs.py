@@ -86,8 +86,9 @@ def udf(function: Any, *, args: Sequence[str | type], returns: str | type, name:
     target = _target(function, types, result)
     base = name or str(getattr(function, "__name__", "udf"))
     # Another function of the same name stays what it is for queries that call it.
-    chosen = registered(base if base.isidentifier() else "udf", target)
-    return Udf(f"extern fn {chosen}({', '.join(types)}) -> {result}")
+    declared = f"({', '.join(types)}) -> {result}"
+    chosen = registered(base if base.isidentifier() else "udf", target, declared)
+    return Udf(f"extern fn {chosen}{declared}")
 
 
 def _restored(declaration: str, functions: Mapping[str, Callable[..., Any] | None]) -> Udf:

@@ -2,6 +2,8 @@
 
 import ctypes
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -80,3 +82,44 @@ def test_functions_travel_with_pickled_streams(x: tl.Stream, monkeypatch: pytest
         pickle.loads(pointed)
     with pytest.raises((AttributeError, pickle.PicklingError), match="lambda"):
         pickle.dumps(tl.udf(lambda v: v, args=[float], returns=float)(x))
+
+
+def test_one_function_may_have_several_types() -> None:
+    rows = tl.stream({"t": [1, 2], "x": [-1.5, 2.5], "n": [-3, 4]}, time="t")
+    of_floats = tl.udf(abs, args=[float], returns=float)
+    of_integers = tl.udf(abs, args=[int], returns=int)
+    both = tl.struct(x=of_floats(rows["x"]), n=of_integers(rows["n"])).collect()
+    assert (both["x"].to_list(), both["n"].to_list()) == ([1.5, 2.5], [3, 4])
+
+
+def test_functions_that_come_with_a_query_may_change_names_in_turn() -> None:
+    from tilt.externs import adopted
+
+    def first(v: float) -> float:
+        return v + 1
+
+    def second(v: float) -> float:
+        return v * 2
+
+    text = "extern fn turn(f64) -> f64\nextern fn turn_1(f64) -> f64\n~y[t] = @turn(@turn_1(~x[t]))"
+    tl.udf(lambda v: v, args=[float], returns=float, name="turn")
+    here = adopted(text, {"turn": first, "turn_1": second})
+    assert here.count("turn_1(") == here.count("turn_2(") == 2
+    assert "@turn_1(@turn_2(" in here
+
+
+def test_a_run_that_was_interrupted_does_not_outlive_the_interpreter() -> None:
+    code = """
+import tilt as tl
+x = tl.stream({"t": range(200_000), "x": [1.0] * 200_000}, time="t")["x"]
+slow = tl.udf(lambda v: sum(range(50)) + v, args=[float], returns=float)
+class Stop(Exception): pass
+def stop(share): raise Stop
+try:
+    slow(x).collect(progress=stop)
+except Stop:
+    print("stopped")
+"""
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+        assert (done.returncode, done.stdout) == (0, "stopped\n"), done.stderr

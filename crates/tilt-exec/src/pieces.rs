@@ -441,7 +441,8 @@ impl Job<'_> {
                 let timeline = largest.timeline();
                 let (first, last) = (timeline.end(0), timeline.end(timeline.len() - 1));
                 let time = i128::from(last) - i128::from(first) + 1;
-                (timeline.len() as i128 * i128::from(ticks) / time).max(1) as usize
+                let rows = timeline.len() as i128 * i128::from(ticks) / time;
+                rows.clamp(1, timeline.len() as i128) as usize
             });
             Some(rows)
         })

@@ -16,6 +16,9 @@ use crate::{
 
 mod anchors;
 
+/// So many panes before those of the next window may be kept.
+const MOST_PANES: i128 = 1 << 12;
+
 /// A range while a stage runs.
 pub(crate) struct RangeRun<'a> {
     pub(crate) plan: &'a RangePlan,
@@ -219,7 +222,11 @@ impl<'a> RangeRun<'a> {
                 let end = i128::from(t) + i128::from(hi);
                 // Before the first row's window there is one that is cut, or the one that totals subtract.
                 let before = end - i128::from(cut.whole + 1) * every;
-                let same = |first: &i128| (end - first).rem_euclid(every) == 0 && *first <= before;
+                // So that they do not grow for ever while the source is quiet.
+                let same = |first: &i128| {
+                    let is_near = (0..=MOST_PANES * every).contains(&(before - first));
+                    (end - first).rem_euclid(every) == 0 && is_near
+                };
                 let first = known.filter(same).unwrap_or(before);
                 let panes = (end - first) / every + self.axis.len() as i128 - 1;
                 (end, first, usize::try_from(panes).unwrap_or(0))

@@ -419,10 +419,11 @@ impl Port {
         row.at = row.event.start;
         if self.queue.are_exclusive {
             // The end of an interval is passed once nothing else can begin in it.
-            row.at = 1 + match self.input.span {
+            let last = match self.input.span {
                 SpanRule::Interval => row.event.end,
                 _ => row.event.start,
             };
+            row.at = last.saturating_add(1);
         }
         row.event.start < row.event.end
     }

@@ -122,8 +122,14 @@ impl Queue {
 
     /// Where rows start that were moved and may still be left out.
     pub(crate) fn undecided(&self) -> impl Iterator<Item = i64> {
-        let pending = self.pending.iter().filter(|_| self.are_exclusive);
-        pending.filter_map(|Reverse(row)| row.yields().then_some(row.event.start))
+        self.moved().map(|row| row.event.start)
+    }
+
+    /// Rows that wait and were moved to where others exclude them; without looking at all that wait where none is.
+    fn moved(&self) -> impl Iterator<Item = &Row> {
+        let pending = self.are_exclusive.then(|| self.pending.iter());
+        let rows = pending.into_iter().flatten().map(|Reverse(row)| row);
+        rows.filter(|row| row.yields())
     }
 
     /// Whether a row goes on to the run as soon as the watermark has passed its start.
@@ -251,11 +257,13 @@ impl Queue {
             let ended = std::mem::take(&mut released.ended);
             for (number, row) in ended.iter().enumerate() {
                 // Those that end later have not been looked at.
-                let others = ended[number + 1..].iter().chain(self.begun.values());
-                let in_time = others.filter(|other| row.yields() && !other.yields());
-                let mut in_time = in_time.filter(|other| other.key == row.key);
-                let other = in_time.find(|other| other.event.start < row.event.end);
-                let other = other.map(|other| other.event.end);
+                let in_time = || {
+                    let others = ended[number + 1..].iter().chain(self.begun.values());
+                    let mut others = others.filter(|other| !other.yields() && other.key == row.key);
+                    let other = others.find(|other| other.event.start < row.event.end);
+                    other.map(|other| other.event.end)
+                };
+                let other = row.yields().then(in_time).flatten();
                 if let Some(end) = other.or_else(|| self.overlapped(row)) {
                     released.overlapping.push((row.clone(), end));
                     continue;
@@ -264,9 +272,7 @@ impl Queue {
                 released.ended.push(row.clone());
             }
             // Rows that are pending start after all that has ended, but for those that were moved.
-            let moved = self.pending.iter().map(|Reverse(row)| row);
-            let moved = moved.filter(|row| row.yields());
-            let keys = self.begun.values().chain(moved);
+            let keys = self.begun.values().chain(self.moved());
             let begun: HashSet<&Arc<[u8]>> = keys.filter_map(|row| row.key.as_ref()).collect();
             self.key_ends.retain(|key, _| begun.contains(key));
         }

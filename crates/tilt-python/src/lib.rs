@@ -74,6 +74,7 @@ mod _native {
         redeclare::{events, redeclare},
         stream::{Reducer, Stream, Value, Window},
         table::Table,
+        watch::settle,
     };
 
     #[cfg(debug_assertions)]

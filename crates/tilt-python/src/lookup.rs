@@ -54,7 +54,7 @@ impl Lookup {
             let empty = RecordBatch::new_empty(Arc::clone(&rows.schema));
             let schema = self.0.beside(&empty, on)?.schema();
             let batches = rows.batches.iter().map(|batch| self.0.beside(batch, on));
-            Ok(Table::new(schema, batches.collect::<PyResult<_>>()?))
+            Ok(rows.derived(schema, batches.collect::<PyResult<_>>()?))
         })?
     }
 }

@@ -32,7 +32,7 @@ use crate::{
 pub(crate) struct Table {
     pub(crate) schema: SchemaRef,
     pub(crate) batches: Vec<RecordBatch>,
-    /// `None` if somebody may change the memory of the columns.
+    /// `None` if somebody may change the memory of the columns, as that of NumPy and pandas.
     looked: Option<Looked>,
 }
 
@@ -45,6 +45,14 @@ impl Table {
             schema,
             batches,
             looked: Some(Looked::default()),
+        }
+    }
+
+    /// Rows in the memory of these, or in a copy of it.
+    pub(crate) fn derived(&self, schema: SchemaRef, batches: Vec<RecordBatch>) -> Self {
+        Self {
+            looked: self.looked.as_ref().map(|_| Looked::default()),
+            ..Self::new(schema, batches)
         }
     }
 
@@ -95,7 +103,12 @@ impl Table {
         while !guarded(py, || take(&mut reader, &mut batches))?.map_err(|error| failed(&error))? {
             py.check_signals()?;
         }
-        Ok(Self::new(schema, batches))
+        // What others lend may be memory of NumPy. Polars changes none that it has lent.
+        let is_polars = rows.get_type().module()?.to_cow()?.starts_with("polars");
+        Ok(Self {
+            looked: is_polars.then(Looked::default),
+            ..Self::new(schema, batches)
+        })
     }
 
     pub(crate) fn find(&self, name: &str) -> PyResult<(usize, &Field)> {
@@ -254,7 +267,7 @@ impl Table {
             offset -= skipped;
             length -= taken;
         }
-        Self::new(Arc::clone(&self.schema), batches)
+        self.derived(Arc::clone(&self.schema), batches)
     }
 
     /// The same columns under other names, as many as there are.
@@ -262,7 +275,7 @@ impl Table {
         let empty = RecordBatch::new_empty(Arc::clone(&self.schema));
         let schema = renamed(&empty, &names)?.schema();
         let batches = self.batches.iter().map(|batch| renamed(batch, &names));
-        Ok(Self::new(schema, batches.collect::<PyResult<_>>()?))
+        Ok(self.derived(schema, batches.collect::<PyResult<_>>()?))
     }
 
     /// The rows of several tables with the same columns, one after the other. Tables without rows do not count, unless there are no others.
@@ -286,7 +299,9 @@ impl Table {
             );
             return Err(schema_error(&message, None, None));
         }
-        Ok(Self::new(Arc::clone(&first.schema), batches))
+        let may_change = tables.iter().find(|table| table.looked.is_none());
+        let of = may_change.unwrap_or(first);
+        Ok(of.derived(Arc::clone(&first.schema), batches))
     }
 
     fn select(&self, names: Vec<String>) -> PyResult<Self> {
@@ -296,7 +311,7 @@ impl Table {
         let batches = self.batches.iter().map(project).collect::<Result<_, _>>();
         let fail = |error: ArrowError| schema_error(&error, None, None);
         let schema = self.schema.project(&columns).map_err(fail)?;
-        Ok(Self::new(Arc::new(schema), batches.map_err(fail)?))
+        Ok(self.derived(Arc::new(schema), batches.map_err(fail)?))
     }
 
     #[pyo3(signature = (requested_schema=None))]

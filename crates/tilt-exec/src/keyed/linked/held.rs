@@ -64,12 +64,25 @@ impl Held<'_> {
         Some(ScalarBuffer::new(positions, 0, all.len()))
     }
 
+    /// How many events have ended when so many rows have.
+    fn ended_by(&self, rows: usize) -> usize {
+        let Some(row) = rows.checked_sub(1) else {
+            return 0;
+        };
+        let instant = self.left.ends[row] + self.offset;
+        let events = self.right.ends;
+        // An event without an end is never the last that has ended.
+        events.partition_point(|end| *end <= instant && *end < OPEN)
+    }
+
     /// Passes some rows, and the events that have ended by them but not before: with the rows of each half its last events.
     fn pass(&self, rows: Range<usize>, out: &mut [u32]) -> Vec<(Range<usize>, Vec<u32>)> {
-        let all = Lane::new(self, rows.clone(), out);
-        let (n, events) = (rows.len(), all.events.end - all.events.at_hand.start);
-        if n < 2 * AT_HAND || events > UNEVEN * n || n > UNEVEN * events {
-            return vec![all.passed()];
+        let n = rows.len();
+        let events = self.ended_by(rows.end) - self.ended_by(rows.start);
+        let is_uneven = events > UNEVEN * n || n > UNEVEN * events;
+        // The tables of keys that are more than rows would take longer than the rows.
+        if n < 2 * AT_HAND || self.keys > n || is_uneven {
+            return vec![Lane::new(self, rows, out).passed()];
         }
         let (first, second) = out.split_at_mut(n / 2);
         let middle = rows.start + n / 2;
@@ -80,7 +93,8 @@ impl Held<'_> {
         loop {
             let steps = lanes.each_mut().map(Lane::steps);
             match steps[0].min(steps[1]) {
-                0 => break,
+                // One of them is nearly through.
+                0..FEW => break,
                 steps => pass_in_turn(&mut lanes, steps),
             }
         }
@@ -153,22 +167,12 @@ impl Known {
 
 impl<'a> Lane<'a> {
     fn new(held: &'a Held<'a>, rows: Range<usize>, out: &'a mut [u32]) -> Self {
-        let events = held.right.ends;
-        // An event without an end is never the last that has ended.
-        let closed = &events[..events.partition_point(|end| *end < OPEN)];
-        // How many have ended when so many rows have.
-        let ended = |rows: usize| {
-            let last = rows.checked_sub(1).map(|row| held.left.ends[row]);
-            last.map_or(0, |last| {
-                closed.partition_point(|end| *end <= last + held.offset)
-            })
-        };
         Self {
             held,
             all_rows: rows.clone(),
             out,
             last: vec![NONE; held.keys + 1],
-            events: Known::new(ended(rows.start)..ended(rows.end)),
+            events: Known::new(held.ended_by(rows.start)..held.ended_by(rows.end)),
             rows: Known::new(rows),
             found: [NONE; AT_HAND],
         }
