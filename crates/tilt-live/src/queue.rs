@@ -122,14 +122,7 @@ impl Queue {
 
     /// Where rows start that were moved and may still be left out.
     pub(crate) fn undecided(&self) -> impl Iterator<Item = i64> {
-        self.moved().map(|row| row.event.start)
-    }
-
-    /// Rows that wait and were moved to where others exclude them; without looking at all that wait where none is.
-    fn moved(&self) -> impl Iterator<Item = &Row> {
-        let pending = self.are_exclusive.then(|| self.pending.iter());
-        let rows = pending.into_iter().flatten().map(|Reverse(row)| row);
-        rows.filter(|row| row.yields())
+        moved(&self.pending, self.are_exclusive).map(|row| row.event.start)
     }
 
     /// Whether a row goes on to the run as soon as the watermark has passed its start.
@@ -272,7 +265,8 @@ impl Queue {
                 released.ended.push(row.clone());
             }
             // Rows that are pending start after all that has ended, but for those that were moved.
-            let keys = self.begun.values().chain(self.moved());
+            let moved = moved(&self.pending, self.are_exclusive);
+            let keys = self.begun.values().chain(moved);
             let begun: HashSet<&Arc<[u8]>> = keys.filter_map(|row| row.key.as_ref()).collect();
             self.key_ends.retain(|key, _| begun.contains(key));
         }
@@ -442,6 +436,13 @@ pub(crate) fn end_open<'a>(rows: impl Iterator<Item = &'a mut Row>, until: i64) 
 }
 
 /// Whether a row is an event: not one of a scalar that is null.
+/// Rows that wait and were moved to where others exclude them, without a look at all that wait where none can have been.
+fn moved(pending: &BinaryHeap<Reverse<Row>>, are_exclusive: bool) -> impl Iterator<Item = &Row> {
+    let pending = are_exclusive.then(|| pending.iter());
+    let rows = pending.into_iter().flatten().map(|Reverse(row)| row);
+    rows.filter(|row| row.yields())
+}
+
 fn has_value(chunk: &[ArrayRef], place: usize) -> bool {
     let [column] = chunk else { return true };
     // A key of a dictionary may stand for null.
