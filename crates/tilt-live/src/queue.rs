@@ -435,7 +435,6 @@ pub(crate) fn end_open<'a>(rows: impl Iterator<Item = &'a mut Row>, until: i64) 
     }
 }
 
-/// Whether a row is an event: not one of a scalar that is null.
 /// Rows that wait and were moved to where others exclude them, without a look at all that wait where none can have been.
 fn moved(pending: &BinaryHeap<Reverse<Row>>, are_exclusive: bool) -> impl Iterator<Item = &Row> {
     let pending = are_exclusive.then(|| pending.iter());
@@ -443,6 +442,7 @@ fn moved(pending: &BinaryHeap<Reverse<Row>>, are_exclusive: bool) -> impl Iterat
     rows.filter(|row| row.yields())
 }
 
+/// Whether a row is an event: not one of a scalar that is null.
 fn has_value(chunk: &[ArrayRef], place: usize) -> bool {
     let [column] = chunk else { return true };
     // A key of a dictionary may stand for null.
