@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import weakref
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,8 @@ from tilt.spark.boot import shipped
 from tilt.spark.inputs import bound
 from tilt.spark.parquet import Direct, DirectTask, Footer
 from tilt.spark.plan import Bound
+from tilt.spark.run import _planned
+from tilt.spark.scanned import Scanned
 from tilt.spark.survey import cut_input
 from tilt.spark.task import TaskInput
 
@@ -224,6 +228,81 @@ def test_files_that_are_written_again_or_gone_are_not_read(
     last.write_bytes(b"nonsense")
     with pytest.raises(tl.FileError, match=r"part-001.parquet cannot be read any more \("), ts.errors():
         ts.run(ONE["zscore"], scan, **how).collect()
+
+
+def _scan(path: str) -> ts.ParquetSource:
+    """Scan files for a query that is planned and not run."""
+    settings = {"spark.sql.shuffle.partitions": "3", "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1)}
+    session: Any = SimpleNamespace(conf=settings)
+    return ts.scan_parquet(session, path, time="ts")
+
+
+def _read(scan: ts.ParquetSource) -> list[pa.Table]:
+    """Read the first row group of each file, as a task does."""
+    given = TaskInput("stream", scan.events, scan.schema())
+    return [parquet.read_groups(given, group.file, [0])[0] for group in scan.groups if group.number == 0]
+
+
+def test_files_of_another_day_are_not_read(tmp_path: Path) -> None:
+    table = ticks(np.random.default_rng(2), 40)
+    how: dict[str, Any] = {"row_group_size": 10, "compression": "none", "use_dictionary": False}
+    path = tmp_path / "ticks.parquet"
+    pq.write_table(table, path, **how)
+    scan, size = _scan(str(path)), path.stat().st_size
+    later = pa.compute.add(table.column("ts"), pa.scalar(dt.timedelta(days=1)))
+    pq.write_table(table.set_column(table.schema.get_field_index("ts"), "ts", later), path, **how)
+    assert path.stat().st_size == size
+    with pytest.raises(tl.FileError, match=r"ticks.parquet was written again .* but other times or row groups; scan"):
+        _read(scan)
+    pq.write_table(table, path, **how)
+    assert _read(scan) == [table.slice(0, 10)]
+
+
+def test_footers_are_not_held(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = written(tmp_path / "ticks", ticks(np.random.default_rng(2), 120), files=60, group=1)
+    described = Footer.of
+    alive: list[int] = []
+    known: list[weakref.ref[Any]] = []
+
+    def counted(path: str, size: int, metadata: pq.FileMetaData, columns: tuple[str, ...]) -> Footer:
+        known.append(weakref.ref(metadata))
+        alive.append(sum(one() is not None for one in list(known)))
+        return described(path, size, metadata, columns)
+
+    monkeypatch.setattr(Footer, "of", counted)
+    assert len(_scan(path).groups) == 120
+    assert len(alive) == 60 and max(alive) <= parquet._AT_A_TIME
+
+
+def test_missing_memory_is_not_blamed_on_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    scan = _scan(written(tmp_path / "ticks", ticks(np.random.default_rng(2), 4), files=1, group=4))
+    error: Exception = pa.ArrowMemoryError("malloc of size 64 failed")
+
+    def failing(_path: str) -> None:
+        raise error
+
+    monkeypatch.setattr(parquet, "_opened", failing)
+    with pytest.raises(MemoryError, match="malloc"):
+        _read(scan)
+    error = OSError()
+    with pytest.raises(tl.FileError, match=r"part-000.parquet cannot be read any more \(OSError\)"):
+        _read(scan)
+
+
+def test_options_of_files_do_not_depend_on_what_is_in_them(tmp_path: Path) -> None:
+    scan = _scan(written(tmp_path / "ticks", ticks(np.random.default_rng(1), 400), files=2, group=20))
+    far, near = (lambda x: x["price"]["-60s":].mean()), (lambda x: x["price"]["-1s":].mean())
+    for options in ({}, {"tasks": 2}, {"warmup": "1s"}):
+        assert isinstance(_planned(far, scan, {"key": "sym", **options}), Scanned)
+        assert isinstance(_planned(near, scan, {"key": "sym", **options}), Direct)
+    for query in (far, near):
+        assert isinstance(_planned(query, scan, {"key": "sym", "partitions": 2}), Scanned)
+        for how in ({}, {"key": "sym"}):
+            assert isinstance(_planned(query, scan, {"ordered": True, "slices": 3, **how}), Direct)
+        with pytest.raises(tl.QueryError, match="tasks= has no meaning here, as rows go to partitions by their key"):
+            _planned(query, scan, {"key": "sym", "partitions": 2, "tasks": 2})
+        with pytest.raises(tl.QueryError, match="skew= has no meaning"):
+            _planned(query, scan, {"key": "sym", "skew": 2.0})
 
 
 @pytest.mark.parametrize("name", ["diff", "filled", "zscore", "sessions", "texts"])

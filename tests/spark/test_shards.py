@@ -18,7 +18,18 @@ from test_cuts import Schema
 from test_run import by_time_and_key, local
 from tilt.sources import Deferred, Events
 from tilt.spark.plan import Bound
-from tilt.spark.shards import COUNT, PACKED, SHARD, TAKEN, PackTask, RestTask, ShardTask, UnpackTask, shard_task
+from tilt.spark.shards import (
+    COUNT,
+    FORMAT,
+    PACKED,
+    SHARD,
+    TAKEN,
+    PackTask,
+    RestTask,
+    ShardTask,
+    UnpackTask,
+    shard_task,
+)
 
 LATENESS = 3_000_000
 UNKEYED = sorted(set(KEYED) - {"running"})
@@ -139,6 +150,24 @@ def test_a_state_of_another_query_is_refused() -> None:
     state, _ = one.push(None, [], 0)
     with pytest.raises(tl.TiltError, match="its query is another one"):
         other.push(state, [], 0)
+
+
+@pytest.mark.parametrize("mark", [b"", b"tilt shard 1", b"tilt shard 3"])
+def test_a_state_whose_keys_were_spread_in_another_way_is_refused_and_can_be_ended(mark: bytes) -> None:
+    # Keys that are integers went to other shards, where nothing is held of them.
+    table = ticks(np.random.default_rng(5), 40, nulls=0.0)
+    task = planned(KEYED["zscore"], {"stream": table}, "sym")
+    rows = table.select(task.query.inputs[0].schema.names).append_column(SHARD, pa.array([0] * 40, pa.int32()))
+    packed = [row for batch in PackTask(0).run(iter(rows.to_batches())) for row in batch.to_pylist()]
+    (state, last), _ = task.push(None, [(0, row["number"], row["blob"]) for row in packed], 0)
+    mine = b"tilt shard " + FORMAT
+    assert state.startswith(mine)
+    other = mark + state.removeprefix(mine)
+    message = r"spread keys over shards in another way.*; take what .* with ts\.rest, and start with a new"
+    with pytest.raises(tl.CheckpointError, match=message) as caught:
+        task.push((other, last), [], 5)
+    assert caught.value.hint is not None and "ts.rest" in caught.value.hint
+    assert task.close(other, last) == task.close(state, last) != []
 
 
 def test_more_late_rows_than_a_session_keeps_are_all_given() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
 from collections.abc import Iterator
 from functools import partial
 
@@ -78,6 +79,30 @@ def test_many_partitions_give_balanced_slices(monkeypatch: pytest.MonkeyPatch, *
         counts = np.diff([0, *np.searchsorted(whole, cuts, side="right"), rows])
         assert len(counts) == slices
         assert counts.max() < 1.25 * counts.mean()
+
+
+@pytest.mark.parametrize("inputs", [1, 2])
+def test_the_memory_for_cuts_does_not_grow_with_what_is_told(monkeypatch: pytest.MonkeyPatch, inputs: int) -> None:
+    monkeypatch.setattr(survey, "_HELD", 1 << 18)
+    monkeypatch.setattr(survey, "_CUT", 1 << 16)
+    rng = np.random.default_rng(4)
+    told = []
+    for at in range(64):
+        times = rng.integers(0, 1 << 40, 1 << 14)
+        row = {"input": at % inputs, "rows": len(times), "first": times.min(), "last": times.max(), "points": times}
+        told.append(survey.row_of(row, survey._TOLD))
+    peaks = []
+    for count in (16, 64):
+        tracemalloc.start()
+        (plan,) = CutTask(200, (ALONE,) * inputs).run(iter(told[:count]))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 400 * survey._CUT
+    assert peaks[1] < 1.5 * peaks[0]
+    whole = np.sort(np.concatenate([one.column("points").flatten().to_numpy() for one in told]))
+    cuts = pickle.loads(plan.column("plan")[0].as_py()).slices.cuts
+    counts = np.diff([0, *np.searchsorted(whole, cuts, side="right"), len(whole)])
+    assert len(counts) == 200 and counts.max() < 1.05 * counts.mean()
 
 
 def test_what_partitions_tell_is_bounded_together() -> None:

@@ -49,7 +49,10 @@ def hashed(bound: Bound, name: str) -> dict[str, Column]:
 
 
 def key_hash(source: Input, key: str) -> Column:
-    """Give a hash of keys that is the same for equal ones, also for integers and floats of other widths."""
+    """Give a hash of keys that is the same for equal ones, also for integers and floats of other widths.
+
+    Where it changes, :data:`tilt.spark.shards.FORMAT` has to: streams find what they hold of a key by it.
+    """
     column, dtype = named(key), source.schema().field(key).type
     # Spark hashes an int and a bigint of one value differently.
     if pa.types.is_integer(dtype):

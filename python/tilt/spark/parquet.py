@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,12 +55,21 @@ class Footer:
     rows: int
     counts: tuple[int, ...]
     """How many rows each row group has."""
+    columns: tuple[str, ...] = ()
+    """Those of the times."""
+    times: tuple[Any, ...] = ()
+    """The least and the greatest values of these in each row group, as the file has them."""
 
     @classmethod
-    def of(cls, path: str, size: int, metadata: Any) -> Footer:  # noqa: ANN401
+    def of(cls, path: str, size: int, metadata: Any, columns: Sequence[str]) -> Footer:  # noqa: ANN401
         """Describe a file by its size in bytes and its footer."""
-        counts = tuple(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))
-        return cls(path, size, metadata.num_rows, counts)
+        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+        # Not by the schema of the footer: the two would hold each other until garbage is collected.
+        paths = [groups[0].column(number).path_in_schema for number in range(metadata.num_columns)] if groups else []
+        places = [paths.index(column) for column in columns if column in paths]
+        times = tuple(_edges(group.column(place).statistics) for group in groups for place in places)
+        counts = tuple(group.num_rows for group in groups)
+        return cls(path, size, metadata.num_rows, counts, tuple(columns), times)
 
 
 @dataclass(frozen=True)
@@ -123,9 +133,8 @@ def scan_parquet(session: SparkSession, path: str | Sequence[str], **events: Any
     columns = None
     names = list(_files([path] if isinstance(path, str) else path))
     with ThreadPoolExecutor(_AT_A_TIME) as readers:
-        footers = list(readers.map(_footer, names))
-    for footer, metadata in footers:
-        schema = metadata.schema.to_arrow_schema().remove_metadata()
+        scanned = list(readers.map(partial(_scanned, events=told), names))
+    for footer, schema, found in scanned:
         if columns is None:
             columns = schema
         elif not schema.equals(columns):
@@ -134,7 +143,7 @@ def scan_parquet(session: SparkSession, path: str | Sequence[str], **events: Any
                 f"{footer.path} has columns {', '.join(mine)}, but the first file {', '.join(first)}; scan them apart"
             )
             raise SchemaError(message)
-        groups += _groups(footer, metadata, schema, told)
+        groups += found
     if columns is None:
         message = f"there is no Parquet file in {path}"
         raise FileError(message)
@@ -427,16 +436,21 @@ def read_groups(given: TaskInput, file: Footer, numbers: Sequence[int]) -> list[
                     was = f"when the query was planned: {column.type}"
                     message = f"column `{column.name}` of {file.path} is not what it was {was}; scan the files again"
                     raise SchemaError(message, column=column.name)
-            if Footer.of(file.path, size, whole.metadata) != file:
-                message = (
-                    f"{file.path} was written again after the query was planned: it had {file.rows} rows and "
-                    f"{file.size} bytes, and has {whole.metadata.num_rows} and {size}; scan the files again"
-                )
+            found = Footer.of(file.path, size, whole.metadata, file.columns)
+            if found != file:
+                what = f"it had {file.rows} rows and {file.size} bytes, and has {found.rows} and {size}"
+                if (found.rows, size) == (file.rows, file.size):
+                    what = "it has as many rows and bytes as it had, but other times or row groups"
+                message = f"{file.path} was written again after the query was planned: {what}; scan the files again"
                 raise FileError(message)
             return [whole.read_row_group(number, names, use_threads=False).select(names) for number in numbers]
+    except MemoryError:
+        # Arrow's is one of its own errors, too, but the file is not to blame.
+        raise
     except (OSError, pa.ArrowException) as error:
-        # An account of some errors has the trace of where they were.
-        message = f"{file.path} cannot be read any more ({str(error).splitlines()[0]}); scan the files again"
+        # An account of some errors has the trace of where they were, others have no text.
+        what = next(iter(str(error).splitlines()), type(error).__name__)
+        message = f"{file.path} cannot be read any more ({what}); scan the files again"
         raise FileError(message) from None
 
 
@@ -445,10 +459,21 @@ def _opened(path: str) -> pa.NativeFile:
     return system.open_input_file(inner)
 
 
-def _footer(path: str) -> tuple[Footer, Any]:
+def _scanned(path: str, events: Events) -> tuple[Footer, pa.Schema, list[RowGroup]]:
+    """Read a footer, and keep what is needed of it: that of a file with many columns is large."""
     with _opened(path) as file:
-        metadata = pq.read_metadata(file)
-        return Footer.of(path, file.size(), metadata), metadata
+        whole = pq.ParquetFile(file)
+        schema, metadata = whole.schema_arrow.remove_metadata(), whole.metadata
+        columns = (events.times,) if isinstance(events.times, str) else events.times
+        footer = Footer.of(path, file.size(), metadata, columns)
+    return footer, schema, [*_groups(footer, metadata, schema, events)]
+
+
+def _edges(statistics: Any) -> tuple[Any, Any] | None:  # noqa: ANN401
+    """Give the least and the greatest value of a column in a row group, if they are known."""
+    if statistics is None or not statistics.has_min_max:
+        return None
+    return statistics.min_raw, statistics.max_raw
 
 
 def _files(paths: Sequence[str]) -> Iterator[str]:

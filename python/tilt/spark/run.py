@@ -49,7 +49,8 @@ _TAKEN: dict[type[Planned], tuple[str, set[str]]] = {
     Keyed: (_BY_KEY, {"partitions", "skew"}),
     Scanned: (_BY_KEY, {"partitions"}),
     Sliced: (_BY_TIME, {"slices", "tasks", "warmup"}),
-    Direct: (_BY_TIME, {"slices", "tasks", "warmup"}),
+    # The statistics of files tell how they are ordered; that they are says nothing more than to cut by time.
+    Direct: (_BY_TIME, {"slices", "tasks", "warmup", "ordered"}),
     Ordered: ("partitions stay as they are", {"ordered", "warmup"}),
 }
 """What each way of cutting does, and the options that say something to it."""
@@ -158,6 +159,7 @@ def _planned(query: object, data: object, options: Mapping[str, Any]) -> Planned
 
     memory = budget_bytes(options["memory"]) if options.get("memory") is not None else AT_ONCE
     ways: list[Planned] = []
+    both: set[str] = set()
 
     def planned(stream: Stream, inputs: Mapping[str, Input], layout: Layout | None = None) -> Planned:
         ways.append(way(stream, inputs, layout))
@@ -173,7 +175,11 @@ def _planned(query: object, data: object, options: Mapping[str, Any]) -> Planned
         is_ordered = bool(options.get("ordered"))
         by_time = is_ordered or "slices" in options
         if is_direct and not by_time:
-            by_time = not whole.key or ("partitions" not in options and Direct(whole, None, None, ticks, imports).pays)
+            by_time = not whole.key
+            if whole.key and "partitions" not in options:
+                by_time = Direct(whole, None, None, ticks, imports).pays
+                # Files decide, so what is said to one of the ways is none of the caller's mistakes in the other.
+                both.update(_TAKEN[Direct][1] | _TAKEN[Scanned][1])
         if whole.key and by_time and whole.fills:
             message = "keys may have events where they have no rows, so the timeline cannot be cut; leave out slices="
             raise QueryError(message)
@@ -193,7 +199,7 @@ def _planned(query: object, data: object, options: Mapping[str, Any]) -> Planned
 
     stream, inputs = bound(query, data, events, lambda stream, inputs: planned(stream, inputs).frame())
     found = planned(stream, inputs, options.get("layout"))
-    _refuse_unused(options, ways)
+    _refuse_unused(options, ways, both)
     return found
 
 
@@ -204,9 +210,9 @@ def _refuse_streams(inputs: Mapping[str, Input]) -> None:
             raise QueryError(message)
 
 
-def _refuse_unused(options: Mapping[str, Any], ways: Sequence[Planned]) -> None:
-    """Refuse options that say nothing to how the query, or any stage of it, is cut."""
-    taken = {option for way in ways for option in _TAKEN[type(way)][1]}
+def _refuse_unused(options: Mapping[str, Any], ways: Sequence[Planned], both: set[str]) -> None:
+    """Refuse options that say nothing to how the query, or any stage of it, is cut, unless ``both`` has them."""
+    taken = both.union(*(_TAKEN[type(way)][1] for way in ways))
     for option in _HOW:
         if options.get(option) in (None, False) or option in taken:
             continue

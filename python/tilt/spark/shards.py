@@ -27,7 +27,10 @@ PACKED = pa.schema(
 )
 """Rows of an input that belong to one shard; numbers are in the order in which rows stand in their data frame."""
 STATE = pa.schema([("checkpoint", pa.binary()), ("last", pa.int64())])
-"""The session of a shard, and the last end of its rows; of :data:`COUNT` nothing, and how many shards there are."""
+"""A mark and the session of a shard, and the last end of its rows; of :data:`COUNT` nothing, and how many there are."""
+_MARK = b"tilt shard "
+FORMAT = b"2"
+"""How keys are spread over shards, in a byte that changes with :func:`tilt.spark.frames.key_hash`."""
 COUNT = -1
 """The shard that has no rows and knows how many others there are: every batch with rows asks it."""
 TAKEN = pa.schema([("late", pa.int64()), ("results", pa.binary()), ("late_rows", pa.binary())])
@@ -94,6 +97,13 @@ class ShardTask:
         """Give the state after rows of some inputs and Spark's watermark in milliseconds, and what came out."""
         if shard == COUNT:
             return self._counted(state), None
+        if state is not None and not state[0].startswith(_MARK + FORMAT):
+            message = (
+                "the state of the stream is of a version of tilt that spread keys over shards in another way, so keys "
+                "would lose what is held of them; take what it has not given with ts.rest, and start with a new "
+                "checkpointLocation"
+            )
+            raise CheckpointError(message)
         session, last = self._session(state)
         known = _late_count(session)
         given = []
@@ -122,7 +132,7 @@ class ShardTask:
         taken = None
         if results or count:
             taken = {"late": count, "results": blob(results) if results else None, "late_rows": _late_blob(late)}
-        return (session.checkpoint(), last), taken
+        return (_MARK + FORMAT + session.checkpoint(), last), taken
 
     def _counted(self, state: tuple[bytes, int] | None) -> tuple[bytes, int]:
         """Refuse another number of shards than there were: keys would not find what is held of them."""
@@ -139,7 +149,7 @@ class ShardTask:
         return f"shard {self.numbers.index(shard)} of {len(self.numbers)}"
 
     def close(self, checkpoint: bytes, last: int) -> list[pa.RecordBatch]:
-        """Give what is left of a session if its input ends, at ``last``."""
+        """Give what is left of a session if its input ends, at ``last``, however its keys were spread."""
         session, _ = self._session((checkpoint, last))
         given = [session.advance(last), session.close()]
         return [batch for table in given for batch in self._results(table.to_arrow())]
@@ -148,7 +158,8 @@ class ShardTask:
         self.query.prepare()
         query = compiled(self.query.text)
         if state is not None:
-            return Session.restore(query, state[0], threads=1), state[1]
+            skipped = len(_MARK + FORMAT) if state[0].startswith(_MARK) else 0
+            return Session.restore(query, state[0][skipped:], threads=1), state[1]
         session = query.session(
             time={one.name: one.events.times for one in self.query.inputs},
             lateness=dict(self.lateness),

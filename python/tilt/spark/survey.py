@@ -37,8 +37,10 @@ _FEW, _LEAST = 1 << 12, 1 << 8
 """How many times each of the first partitions tells however few slices there are, and each of those after many."""
 _FIRST = 1 << 10
 """How many the first partitions are."""
-_HELD = 1 << 23
+_HELD = 1 << 22
 """How many times of an input the task that cuts holds: of more, it keeps those that have as many rows between them."""
+_CUT = 1 << 20
+"""How many times of all inputs it cuts by: for each it needs some 300 bytes."""
 _SPREAD = 0x9E3779B97F4A7C15
 """What makes partitions tell rows that stand at different places."""
 _TOLD = pa.schema(
@@ -155,7 +157,12 @@ class Told:
         self.start = min(self.start, int(first.min()) * self.given.scale - self.given.length)
         self.end = max(self.end, int(last.max()) * self.given.scale)
         if sum(map(len, self.points)) > _HELD:
-            points, weights = thinned(np.concatenate(self.points), np.concatenate(self.weights), _HELD // 4)
+            self.thin(_HELD // 4)
+
+    def thin(self, number: int) -> None:
+        """Keep so many points, if there are more."""
+        if sum(map(len, self.points)) > number:
+            points, weights = thinned(np.concatenate(self.points), np.concatenate(self.weights), number)
             self.points, self.weights = [points], [weights]
 
 
@@ -193,6 +200,8 @@ class CutTask:
 
 def planned(keys: tuple[int, ...] | None, told: Sequence[Told], shares: Mapping[int, float]) -> pa.RecordBatch:
     """Give a plan for what is told of rows: at some places a slice with a share of them. And when all begin and end."""
+    for one in told:
+        one.thin(_CUT // len(told))
     known = [np.concatenate([np.empty(0, np.int64), *one.points]) for one in told]
     spread = np.concatenate(known)
     weights = np.concatenate([weights for one in told for weights in one.weights]) if len(spread) else np.empty(0)
