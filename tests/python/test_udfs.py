@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tilt as tl
+from tilt.externs import adopted, called
 
 
 @pytest.fixture
@@ -93,8 +94,6 @@ def test_one_function_may_have_several_types() -> None:
 
 
 def test_functions_that_come_with_a_query_may_change_names_in_turn() -> None:
-    from tilt.externs import adopted, called
-
     def first(v: float) -> float:
         return v + 1
 
@@ -121,5 +120,6 @@ except Stop:
     print("stopped")
 """
     for _ in range(3):
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)  # noqa: S603
         assert (done.returncode, done.stdout) == (0, "stopped\n"), done.stderr
