@@ -186,35 +186,33 @@ impl Panes {
         panes: &Range<usize>,
         columns: &PaneColumns,
     ) -> Range<usize> {
-        let edges = self.edges(axis, panes);
+        let edge = |pane: usize| self.edges(axis, &(pane..pane))[0];
         let whole = self.whole(panes.clone());
         if let (Some(number), false) = (self.plan.short, whole.is_empty()) {
-            let first = edges[whole.start - panes.start];
-            let views = calls.shifted(&[first]);
+            let views = calls.shifted(&[edge(whole.start)]);
             let targets = self.targets(columns, 0, whole.start);
             calls.panes(number, &views, whole.len(), &targets);
         }
         let parts = self.parts();
         for rest in [panes.start..whole.start, whole.end..panes.end] {
+            // Not those of the short ones: finding them would take longer than folding these.
+            let edges = self.edges(axis, &rest);
             let mut pane = rest.start;
             while pane < rest.end {
-                let at = |pane: usize| edges[parts * (pane - panes.start)];
+                let at = |pane: usize| edges[parts * (pane - rest.start)];
                 let near = at(pane) + NEAR as i64;
                 let mut until = pane + 1;
                 while until < rest.end && (parts == 1 || at(until + 1) <= near) {
                     until += 1;
                 }
-                let of_panes = parts * (pane - panes.start)..=parts * (until - panes.start);
+                let of_panes = parts * (pane - rest.start)..=parts * (until - rest.start);
                 for part in 0..parts {
                     self.fold(calls, (pane, part), &edges[of_panes.clone()], columns);
                 }
                 pane = until;
             }
         }
-        match edges[..] {
-            [first, .., last] => first as usize..last as usize,
-            _ => 0..0,
-        }
+        edge(panes.start) as usize..edge(panes.end) as usize
     }
 
     /// Folds one part of the panes from one on, between edges of their parts.
