@@ -364,7 +364,7 @@ impl Live {
         held.collect()
     }
 
-    /// Why all input is held, if it is.
+    /// Why all rows are held, of one input or more, if they are.
     pub fn holds_all(&self) -> Option<&str> {
         self.holds.as_deref().or(self.waits.as_deref())
     }

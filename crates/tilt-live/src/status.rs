@@ -43,7 +43,7 @@ pub struct Status {
     pub inputs: Vec<InputStatus>,
     /// The input that results wait for: of those that the output reads and that are not idle the one that lets it come least far, after what is looked at ahead.
     pub holding_back: Option<String>,
-    /// Why all rows are held, if they are.
+    /// Why all rows are held, of one input or more, if they are.
     pub holds_all: Option<String>,
     /// Why there is no result before the session is closed, if so.
     pub waits: Option<String>,
