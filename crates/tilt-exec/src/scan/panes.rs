@@ -14,14 +14,11 @@ use crate::{
     cursor,
     memory::{Returned, Scratch},
     range::{RangeRun, Steady, gallop},
-    run::Piece,
+    run::{CHUNK, Piece},
     series::{Axis, Series},
     view,
     window::{Cut, Guard, Measure, PanePlan, WindowPlan},
 };
-
-/// Both parts of so many positions are folded before those after them: they are still in the second cache then.
-const NEAR: usize = 1 << 15;
 
 /// An element of each pane for each slot; of cut panes one of each part, those of the first parts before all others.
 #[derive(Clone)]
@@ -186,87 +183,111 @@ impl Panes {
         panes: &Range<usize>,
         columns: &PaneColumns,
     ) -> Range<usize> {
-        let edge = |pane: usize| self.edges(axis, &(pane..pane))[0];
         let whole = self.whole(panes.clone());
         if let (Some(number), false) = (self.plan.short, whole.is_empty()) {
-            let views = calls.shifted(&[edge(whole.start)]);
+            let views = calls.shifted(&[self.edge(axis, whole.start)]);
             let targets = self.targets(columns, 0, whole.start);
             calls.panes(number, &views, whole.len(), &targets);
         }
-        let parts = self.parts();
         for rest in [panes.start..whole.start, whole.end..panes.end] {
             // Not those of the short ones: finding them would take longer than folding these.
-            let edges = self.edges(axis, &rest);
-            let mut pane = rest.start;
-            while pane < rest.end {
-                let at = |pane: usize| edges[parts * (pane - rest.start)];
-                let near = at(pane) + NEAR as i64;
-                let mut until = pane + 1;
-                while until < rest.end && (parts == 1 || at(until + 1) <= near) {
-                    until += 1;
-                }
-                let of_panes = parts * (pane - rest.start)..=parts * (until - rest.start);
-                for part in 0..parts {
-                    self.fold(calls, (pane, part), &edges[of_panes.clone()], columns);
-                }
-                pane = until;
+            for first in rest.clone().step_by(CHUNK) {
+                let panes = first..rest.end.min(first + CHUNK);
+                self.fold(calls, &panes, &self.ranges(axis, &panes), columns);
             }
         }
-        edge(panes.start) as usize..edge(panes.end) as usize
+        self.edge(axis, panes.start) as usize..self.edge(axis, panes.end) as usize
     }
 
-    /// Folds one part of the panes from one on, between edges of their parts.
-    fn fold(
-        &self,
-        calls: &Calls,
-        (pane, part): (usize, usize),
-        edges: &[i64],
-        columns: &PaneColumns,
-    ) {
-        let between = edges.windows(2).skip(part).step_by(self.parts());
-        let ranges: Vec<i64> = between.flatten().copied().collect();
-        let targets = self.targets(columns, part, pane);
-        calls.fold(self.plan.fold, &ranges, &targets, None);
+    /// Folds some panes, given as ranges. Parts are folded one after the other, because memory is read best in order, and then put apart.
+    fn fold(&self, calls: &Calls, panes: &Range<usize>, ranges: &[i64], columns: &PaneColumns) {
+        let first = self.targets(columns, 0, panes.start);
+        if self.parts() == 1 {
+            return calls.fold(self.plan.fold, ranges, &first, None);
+        }
+        let types = self.slots.iter().map(|(_, ty)| *ty);
+        let both: Vec<(Returned, Ty)> = types.map(|ty| column(2 * panes.len(), ty)).collect();
+        let targets = both.iter().map(|(memory, _)| Target {
+            values: memory.as_ptr(),
+            validity: std::ptr::null_mut(),
+            len: 2 * panes.len() as u64,
+        });
+        calls.fold(self.plan.fold, ranges, &targets.collect::<Vec<_>>(), None);
+        let second = self.targets(columns, 1, panes.start);
+        for ((memory, ty), (first, second)) in both.iter().zip(first.iter().zip(&second)) {
+            let (from, to) = (memory.as_ptr(), [first.values, second.values]);
+            // SAFETY: a loop has written two elements for each pane, and both columns have room for one.
+            unsafe {
+                match ty.bytes() {
+                    1 => apart::<u8>(from, to, panes.len()),
+                    2 => apart::<u16>(from, to, panes.len()),
+                    4 => apart::<u32>(from, to, panes.len()),
+                    _ => apart::<u64>(from, to, panes.len()),
+                }
+            }
+        }
     }
 
     fn parts(&self) -> usize {
         1 + usize::from(self.plan.cut.rest > 0)
     }
 
-    /// The positions at which the parts of panes begin, and the last ends.
-    fn edges(&self, axis: &Axis, panes: &Range<usize>) -> Vec<i64> {
+    /// The position at which a pane begins.
+    fn edge(&self, axis: &Axis, pane: usize) -> i64 {
+        let Cut { measure, every, .. } = self.plan.cut;
+        let edge = self.first + pane as i128 * i128::from(every);
+        match measure {
+            Measure::Positions => edge.clamp(0, self.positions as i128) as i64,
+            Measure::Ticks => axis.timeline.ends_until(cursor::saturate(edge)) as i64,
+        }
+    }
+
+    /// The positions of some panes, part by part, as pairs.
+    fn ranges(&self, axis: &Axis, panes: &Range<usize>) -> Vec<i64> {
         let Cut {
             measure,
             every,
             rest,
             ..
         } = self.plan.cut;
-        let ends: &[i64] = match measure {
-            Measure::Positions => &[],
-            Measure::Ticks => axis.ends(),
+        let mut ranges = Vec::with_capacity(2 * self.parts() * panes.len());
+        let first = self.edge(axis, panes.start);
+        let mut start = first;
+        let mut push = |end: i64| {
+            ranges.extend([start, end]);
+            start = end;
         };
-        let mut edges = Vec::with_capacity(self.parts() * panes.len() + 1);
-        let mut last = None;
-        let mut push = |edge: i128| {
-            let position = match (measure, last) {
-                (Measure::Positions, _) => edge.clamp(0, self.positions as i128) as usize,
-                (Measure::Ticks, None) => axis.timeline.ends_until(cursor::saturate(edge)),
-                (Measure::Ticks, Some(last)) => {
-                    let edge = cursor::saturate(edge);
-                    gallop(last, ends.len(), |i| ends[i] <= edge)
+        match measure {
+            // Pane 0 begins at most a pane before position 0, and the last ends at most a pane after all.
+            Measure::Positions => {
+                let len = self.positions as i64;
+                let mut end = self.first as i64 + panes.start as i64 * every;
+                for _ in panes.clone() {
+                    end = end.saturating_add(every);
+                    if rest > 0 {
+                        push((end - rest).clamp(0, len));
+                    }
+                    push(end.clamp(0, len));
                 }
-            };
-            last = Some(position);
-            edges.push(position as i64);
-        };
-        for pane in panes.start..=panes.end {
-            let start = self.first + pane as i128 * i128::from(every);
-            push(start);
-            if rest > 0 && pane < panes.end {
-                push(start + i128::from(every - rest));
+            }
+            Measure::Ticks => {
+                let ends: &[i64] = axis.ends();
+                let mut last = first as usize;
+                let mut push_until = |edge: i128| {
+                    let edge = cursor::saturate(edge);
+                    last = gallop(last, ends.len(), |i| ends[i] <= edge);
+                    push(last as i64);
+                };
+                for pane in panes.clone() {
+                    let end = self.first + (pane as i128 + 1) * i128::from(every);
+                    if rest > 0 {
+                        push_until(end - i128::from(rest));
+                    }
+                    push_until(end);
+                }
             }
         }
-        edges
+        ranges
     }
 
     /// Of some panes those that the loop for short ones folds: whole ones, a multiple of eight.
@@ -358,6 +379,22 @@ fn panes_of(
     };
     steady.len = steady.len.min(usize::try_from(whole).unwrap_or(0));
     (steady, first)
+}
+
+/// Puts elements that come by twos into two columns.
+///
+/// # Safety
+/// There are two elements at `from` for each of the `len` at both places, which lie apart and are aligned.
+unsafe fn apart<T: Copy>(from: *const u8, [first, second]: [*mut u8; 2], len: usize) {
+    let (from, first, second) = (from.cast::<[T; 2]>(), first.cast::<T>(), second.cast::<T>());
+    for i in 0..len {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let [a, b] = *from.add(i);
+            first.add(i).write(a);
+            second.add(i).write(b);
+        }
+    }
 }
 
 /// Room for so many panes, and what a group reads beyond them.
