@@ -505,10 +505,22 @@ impl Job<'_> {
     }
 }
 
-/// Rows of a piece when nothing asks for more. Without windows there are no columns that should stay in a cache.
+/// Rows of a piece when nothing asks for more, fewer where a column of as many has to stay in a cache: of windows that do not move from position to
+/// position, and between stages.
 pub(crate) fn usual_rows(plan: &Plan) -> usize {
+    let holds = |stage: &Stage| {
+        let mut windows = stage.windows.iter();
+        windows.any(|window| {
+            let by_row = matches!(window.algorithm, Algorithm::Rows { .. });
+            by_row || !stage.ranges[window.range].is_steady()
+        })
+    };
     let has_windows = plan.stages.iter().any(|stage| !stage.windows.is_empty());
-    if has_windows { ROWS } else { 4 * ROWS }
+    let is_lean = match &plan.stages[..] {
+        [stage] => !holds(stage),
+        _ => !has_windows,
+    };
+    if is_lean { 4 * ROWS } else { ROWS }
 }
 
 /// How many times its halo a piece is at least.
