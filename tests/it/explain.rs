@@ -78,6 +78,10 @@ fn explain_names_algorithms_and_reasons() {
             "; periodic, nullable",
         ),
         (
+            "~y[t] = if ~r[t] > 2 then ~r[t] else null",
+            "the input's memory: y; loop 2 stores what is not there",
+        ),
+        (
             "~y[t every 40] = reduce min ~r[t-190 : t]",
             "doubling over panes of 40 positions, each in two parts, the later one of 30",
         ),

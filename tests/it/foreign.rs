@@ -3,14 +3,17 @@
 use std::{collections::BTreeMap, ptr::NonNull, sync::Arc};
 
 use tilt::{
-    Query, RunOptions,
+    Backend, Query, RunOptions,
     arrow::{
-        array::{Array, ArrayRef, Float64Array, Int64Array, make_array},
+        array::{
+            Array, ArrayRef, BooleanArray, Float64Array, Int32Array, Int64Array, StringArray,
+            make_array,
+        },
         buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer},
     },
     data::{Column, Shape, SnapshotBuffer, Spans, Stamps, Timeline},
     interp::{Options, events_of, run_buffers},
-    ir::Unit,
+    ir::{Span, Unit},
 };
 
 use crate::{
@@ -232,6 +235,129 @@ fn what_does_not_change_is_shared_with_the_input() {
                     column.buffers()[0].as_ptr()
                 };
                 assert_eq!(of(&found), of(&x), "the column {name} of {body}");
+            }
+        }
+    }
+}
+
+/// 1000 events of `~x: {a: f64, b: bool, c: i32, s: utf8}`, rows, values or neither missing; every third stamp is missing if they are irregular.
+fn columns(regular: bool, rows_missing: bool, values_missing: bool) -> SnapshotBuffer {
+    let rows = 1000;
+    let timeline = if regular {
+        Timeline::regular(5, 2, rows, Spans::Fixed(1))
+    } else {
+        let stamps = (0..rows as i64).map(|i| 3 * i + i / 3);
+        Timeline::explicit(stamps.collect(), Spans::Fixed(1))
+    };
+    let missing = |step: usize| values_missing.then_some(step);
+    let is_there = |i: usize, step: usize| missing(step).is_none_or(|step| !i.is_multiple_of(step));
+    let a = (0..rows).map(|i| is_there(i, 7).then_some((i % 13) as f64 - 6.0));
+    let b = (0..rows).map(|i| is_there(i, 5).then_some(i % 3 == 0));
+    let c = (0..rows).map(|i| is_there(i, 3).then_some(i as i32 - 500));
+    let s = (0..rows).map(|i| is_there(i, 11).then_some(["p", "q", "r"][i % 3]));
+    // Bits and elements of these begin anywhere.
+    let cut = |array: ArrayRef| array.slice(3, rows - 3);
+    let columns = vec![
+        Column::new("a", cut(Arc::new(a.collect::<Float64Array>()))),
+        Column::new("b", cut(Arc::new(b.collect::<BooleanArray>()))),
+        Column::new("c", cut(Arc::new(c.collect::<Int32Array>()))),
+        Column::new("s", cut(Arc::new(s.collect::<StringArray>()))),
+    ];
+    let there = |i| !rows_missing || i % 17 != 0;
+    let present = rows_missing.then(|| (3..rows).map(there).collect::<NullBuffer>());
+    let timeline = timeline.slice(3, rows - 3);
+    SnapshotBuffer::record(timeline, columns, present, Unit::Tick).expect("columns of one length")
+}
+
+/// Outputs some of whose columns are the input's, and how many of numbers: bits that begin within a byte are moved before a run, strings are decoded after it.
+const SHARING: [(&str, usize); 10] = [
+    ("if ~x[t].a > 0.0 then ~x[t].a else null", 1),
+    ("if ~x[t].a > 0.0 then ~x[t].c else null", 1),
+    ("if ~x[t].c < 9 then ~x[t].b else null", 0),
+    ("if ~x[t].b then ~x[t].s else null", 0),
+    ("if ~x[t].b then ~x[t] else null", 2),
+    ("~x[t].a", 1),
+    ("{p: ~x[t].a, q: ~x[t].a * 2.0, r: ~x[t].c}", 2),
+    ("{p: ~x[t].a, q: ~x[t].b, r: ~x[t].a}", 2),
+    (
+        "if (reduce mean ~x[t-9 : t] map (~x[t].a)) > 0.0 then ~x[t].a else null",
+        1,
+    ),
+    (
+        "{p: ~x[t].a, q: reduce sum ~x[t-8 : t] map (~x[t].c), r: ~x.prev(1).a}",
+        1,
+    ),
+];
+
+/// Whether memory lies within that of a column of the input.
+fn is_of(input: &SnapshotBuffer, array: &ArrayRef) -> bool {
+    let at = array.to_data().buffers()[0].as_ptr();
+    let columns = input.columns().iter();
+    let mut buffers = columns.flat_map(|column| column.array().to_data().buffers().to_vec());
+    buffers.any(|buffer| buffer.as_ptr_range().contains(&at))
+}
+
+#[test]
+fn what_is_passed_on_is_shared_and_right() {
+    for (body, shared) in SHARING {
+        for kind in 0..8 {
+            let (regular, rows, values) = (kind & 1 > 0, kind & 2 > 0, kind & 4 > 0);
+            let x = columns(regular, rows, values);
+            let declared = if regular { "point period 2" } else { "point" };
+            let text = format!(
+                "query q unit tick {{ input ~x: {{a: f64, b: bool, c: i32, s: utf8}} {declared}  \
+                 ~y[t] = {body}  output ~y }}"
+            );
+            let query = Query::parse(&text).expect("a query");
+            let program = query.program().clone();
+            let inputs = BTreeMap::from([("x".to_owned(), x.clone())]);
+            let hull = x.hull().expect("rows");
+            let parts = [
+                None,
+                Some(Span::new(hull.start + 11, hull.end - 333)),
+                Some(Span::new(hull.start + 77, hull.start + 444)),
+            ];
+            for part in parts {
+                let options = Options {
+                    span: Some(hull),
+                    part,
+                    ..Options::default()
+                };
+                let expected = run_buffers(&program, &inputs, &options).expect("runs");
+                let right = events_of(&expected).expect("a buffer of events");
+                for optimize in [false, true] {
+                    let compiled = query.clone().optimize(optimize).compile();
+                    let compiled = compiled.expect("compiles");
+                    for (threads, rows, backend) in [
+                        (1, 4096, Backend::default()),
+                        (2, 64, Backend::default()),
+                        (1, 128, Backend::Loops),
+                    ] {
+                        let mut options = RunOptions::default().threads(threads);
+                        options = options.piece_rows(rows).backend(backend).span(hull);
+                        options = part.into_iter().fold(options, RunOptions::part);
+                        let found = compiled.run(&inputs, &options).expect("runs");
+                        assert!(
+                            is_same(&found, &expected, &right),
+                            "{body}, kind {kind}, part {part:?}, optimize {optimize}, pieces of {rows}\n{}",
+                            compiled.explain()
+                        );
+                        let columns = found.columns().iter();
+                        let arrays = columns.map(Column::array);
+                        let arrays = arrays.filter(|array| array.data_type().is_primitive());
+                        let of_input = arrays.filter(|array| is_of(&x, array)).count();
+                        // Rows that are no events are left out before. A small part would keep all of the input.
+                        if optimize && x.null_rows() == 0 {
+                            let shared = if part == parts[2] { 0 } else { shared };
+                            assert_eq!(of_input, shared, "{body}, kind {kind}, part {part:?}");
+                        }
+                        let packed = compiled.run(&inputs, &options.clone().events_only());
+                        assert!(
+                            is_same(&packed.expect("runs"), &expected, &right),
+                            "{body}, kind {kind}, packed"
+                        );
+                    }
+                }
             }
         }
     }

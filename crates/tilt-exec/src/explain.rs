@@ -9,7 +9,7 @@ use crate::{
     code::Code,
     keyed::{line, linked},
     pieces::{MERGED, STREAMED, Whole, halos, usual_rows},
-    plan::{Domain, GroupPlan, Plan, Root, Stage},
+    plan::{Domain, GroupPlan, Plan, Root, Sharing, Stage},
     query::{Backend, Inner, Prepared, Ready},
     stagewise::{is_sequential, is_stagewise},
     stats::{Stats, bytes},
@@ -78,9 +78,13 @@ impl Explained<'_> {
                 writeln!(out, "\n== program\n{program}")?;
                 writeln!(out, "== loops")?;
                 for (number, body) in plan.loops.iter().enumerate() {
-                    let mut stages = plan.stages.iter();
-                    match stages.find(|s| s.streaming == Some(number)) {
-                        Some(s) => writeln!(out, "// {number}: {} with streaming stores", s.main)?,
+                    let stages = plan.stages.iter().map(|s| (Some(s.main), s.streaming));
+                    let shared = plan.sharing.iter().map(|s| (s.main, s.streaming));
+                    let mut past = stages
+                        .chain(shared)
+                        .filter(|(_, past)| *past == Some(number));
+                    match past.next().and_then(|(of, _)| of) {
+                        Some(of) => writeln!(out, "// {number}: {of} with streaming stores")?,
                         None => match plan.stages.iter().find_map(|s| s.full_of(number)) {
                             Some(of) => writeln!(
                                 out,
@@ -251,7 +255,27 @@ impl Explained<'_> {
             let so = stage.streaming.map_or("", |_| "so, too, ");
             format!("; loop {number} {so}where all rows that it reads exist")
         });
-        writeln!(out, "  loop {}: {}{past}{inside}", stage.main, shape(main))
+        writeln!(out, "  loop {}: {}{past}{inside}", stage.main, shape(main))?;
+        let is_output = plan
+            .stages
+            .last()
+            .is_some_and(|last| std::ptr::eq(last, stage));
+        match plan.sharing.as_ref().filter(|_| is_output) {
+            Some(sharing) => Self::sharing(out, stage, sharing),
+            None => Ok(()),
+        }
+    }
+
+    /// What the output shares with its input.
+    fn sharing(out: &mut String, stage: &Stage, sharing: &Sharing) -> fmt::Result {
+        let leaves = stage.facts.leaves.iter().zip(&sharing.columns);
+        let shared = leaves.filter(|(_, passed)| passed.is_some());
+        let shared: Vec<&str> = shared.map(|(leaf, _)| leaf.name.as_str()).collect();
+        write!(out, "  the input's memory: {}", shared.join(", "))?;
+        match sharing.main {
+            Some(main) => writeln!(out, "; loop {main} stores what is not there"),
+            None => writeln!(out, "; nothing is computed"),
+        }
     }
 
     /// The rows of a stage.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use rayon::{ThreadPool, ThreadPoolBuilder, prelude::*};
-use tilt_codegen::lir::{LANES, Lanes, Sink, Store};
+use tilt_codegen::lir::{Known, LANES, Lanes, Sink, Store};
 use tilt_data::{SnapshotBuffer, Spans, Timeline};
 use tilt_interp::Functions;
 use tilt_ir::{Halo, Lineage, Reach, Span, StreamId};
@@ -17,9 +17,9 @@ use crate::{
     code::Code,
     control::{Control, share},
     cursor,
-    plan::{Domain, Plan, Root, Stage},
+    plan::{Domain, Plan, Root, Sharing, Stage},
     run::{Piece, Shared, Trouble, Wanted, may_pick, series_of},
-    series::{Axis, Series},
+    series::{Axis, Leaf, Series},
     stagewise::{is_sequential, is_stagewise},
     strips::Strips,
     text::Dictionary,
@@ -181,7 +181,19 @@ impl Job<'_> {
         size: usize,
     ) -> Result<Series, Trouble> {
         let stage = self.plan.stages.last().expect("a plan has stages");
-        let (columns, streaming) = self.columns(stage, rows.len());
+        // A small part of an input would keep all of it.
+        let shares = picked.is_none() && 2 * rows.len() >= axis.len();
+        let sharing = self.plan.sharing.as_ref().filter(|_| shares);
+        let (main, streaming) = match sharing {
+            None => (Some(stage.main), stage.streaming),
+            Some(sharing) => (sharing.main, sharing.streaming),
+        };
+        let Some(main) = main else {
+            self.control.advance(self.work, rows.len())?;
+            let sharing = sharing.expect("all is shared");
+            return Ok(self.shared(sharing, axis, rows, Vec::new()));
+        };
+        let (columns, main) = self.columns(main, streaming, rows.len());
         let pieces = match self.piece_ticks {
             Some(ticks) => cut_by_time(&axis.timeline, &rows, ticks),
             None => rows
@@ -192,27 +204,60 @@ impl Job<'_> {
         };
         let piece = |of_piece: &Range<usize>| {
             let share = (of_piece.start - rows.start, rows.len());
-            self.piece(&axis, of_piece.clone(), picked, &columns, share, streaming)
+            self.piece(&axis, of_piece.clone(), picked, &columns, share, main)
         };
         if self.threads > 1 && pieces.len() > 1 {
             pool(self.threads).install(|| pieces.par_iter().try_for_each(piece))?;
         } else {
             pieces.iter().try_for_each(piece)?;
         }
-        let axis = if rows == (0..axis.len()) {
-            axis
-        } else {
-            Arc::new(Axis::new(
-                axis.timeline.slice(rows.start, rows.len()),
-                Vec::new(),
-            ))
-        };
-        Ok(series_of(stage, axis, columns, rows.len(), 0))
+        Ok(match sharing {
+            Some(sharing) => self.shared(sharing, axis, rows, columns),
+            None => series_of(stage, part_of(axis, &rows), columns, rows.len(), 0),
+        })
     }
 
-    /// Columns for so many rows of the output, and whether they are written past the caches.
-    pub(crate) fn columns(&self, stage: &Stage, rows: usize) -> (Vec<Shared>, bool) {
-        let main = &self.plan.loops[stage.main];
+    /// Some rows of the output: the input's columns, and what was written beside them.
+    fn shared(
+        &self,
+        sharing: &Sharing,
+        axis: Arc<Axis>,
+        rows: Range<usize>,
+        columns: Vec<Shared>,
+    ) -> Series {
+        let stage = self.plan.stages.last().expect("a plan has stages");
+        let Sink::Store {
+            columns: stored, ..
+        } = &self.plan.loops[stage.main].sink
+        else {
+            unreachable!("the main loop of a stage stores")
+        };
+        let mut written = columns.into_iter().map(|c| c.into_leaf(rows.len()));
+        let columns = sharing.columns.iter().zip(stored).map(|(passed, store)| {
+            let Some(passed) = passed else {
+                return written.next();
+            };
+            let leaf = &self.series[&passed.stream].leaves[passed.leaf];
+            let mut leaf = leaf.slice(rows.start, rows.len());
+            if passed.known == Known::Values && store.valid.is_some() {
+                leaf.valid = Some(written.next()?.bits()?.clone());
+            }
+            Some(leaf)
+        });
+        let columns: Option<Vec<Leaf>> = columns.collect();
+        let columns = columns.expect("a loop writes what is not shared");
+        Series::of_columns(stage, part_of(axis, &rows), columns)
+    }
+
+    /// Columns for so many rows of the output, and the loop that writes them: past the caches if that is much.
+    pub(crate) fn columns(
+        &self,
+        main: usize,
+        streaming: Option<usize>,
+        rows: usize,
+    ) -> (Vec<Shared>, usize) {
+        let number = main;
+        let main = &self.plan.loops[number];
         let Sink::Store { columns, .. } = &main.sink else {
             unreachable!("the main loop of a stage stores")
         };
@@ -227,8 +272,9 @@ impl Job<'_> {
         let columns: Vec<Shared> = columns.iter().enumerate().map(column).collect();
         let bytes: usize = columns.iter().map(|c| c.values.len()).sum();
         // What nobody reads should stay in a cache.
-        let streaming = bytes >= STREAMED && !columns.iter().any(|c| c.unread);
-        (columns, streaming)
+        let streams = bytes >= STREAMED && !columns.iter().any(|c| c.unread);
+        let streaming = streaming.filter(|_| streams);
+        (columns, streaming.unwrap_or(number))
     }
 
     /// All rows that the output can have, and those that are wanted, if that is known before.
@@ -321,7 +367,7 @@ impl Job<'_> {
         picked: Option<&[u32]>,
         columns: &[Shared],
         (at, all): (usize, usize),
-        streaming: bool,
+        main: usize,
     ) -> Result<(), Trouble> {
         let span = span_of(axis, &rows);
         let work = share(self.work, rows.len(), all);
@@ -356,7 +402,7 @@ impl Job<'_> {
                     rows,
                     columns,
                     at,
-                    streaming,
+                    main,
                 },
             )
         };
@@ -531,6 +577,15 @@ pub(crate) fn halos(plan: &Plan) -> usize {
     } else {
         HALOS
     }
+}
+
+/// The axis of some rows.
+fn part_of(axis: Arc<Axis>, rows: &Range<usize>) -> Arc<Axis> {
+    if *rows == (0..axis.len()) {
+        return axis;
+    }
+    let timeline = axis.timeline.slice(rows.start, rows.len());
+    Arc::new(Axis::new(timeline, Vec::new()))
 }
 
 /// The instants of some rows: from just before the first end to the last.

@@ -30,6 +30,9 @@ use crate::{
 };
 
 mod inside;
+mod passed;
+
+pub(crate) use passed::{Sharing, passed_on};
 
 /// A program as loops.
 #[derive(Debug)]
@@ -46,6 +49,8 @@ pub(crate) struct Plan {
     pub(crate) gaps: AtomicBool,
     /// Where the rows of the output come from.
     pub(crate) root: Root,
+    /// Which columns of the output are the input's.
+    pub(crate) sharing: Option<Sharing>,
     /// How windows by key are computed in one pass over the rows of all keys, if they can be.
     pub(crate) scatter: Option<ScatterPlan>,
 }
@@ -62,7 +67,8 @@ impl Plan {
             });
             past.chain(full).collect::<Vec<_>>()
         };
-        self.stages.iter().flat_map(of_stage).collect()
+        let late = self.stages.iter().flat_map(of_stage);
+        late.chain(self.not_shared()).collect()
     }
 }
 
@@ -353,20 +359,23 @@ fn plan_with(
             .stage(id, temporal)
             .map_err(|Unsupported(what)| Unsupported(format!("{what} in ~{}", temporal.name)))?;
     }
-    let stages = planner.stages;
+    let mut stages = planner.stages;
     if stages
         .last()
         .is_none_or(|stage| stage.stream != program.output)
     {
         return Err(Unsupported("an output that is an input".into()));
     }
+    let root = root(&stages, program.output);
+    let sharing = passed::sharing(program, &mut stages, root, &mut planner.loops);
     let scatter = scatter::plan(program, &stages, &mut planner.loops);
     Ok(Plan {
+        sharing,
         scatter,
         slack,
         reach: reach(program, &timelines),
         gaps: AtomicBool::new(false),
-        root: root(&stages, program.output),
+        root,
         stages,
         loops: planner.loops,
         axes: planner

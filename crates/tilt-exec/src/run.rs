@@ -114,8 +114,8 @@ pub(crate) enum Wanted<'a> {
         rows: Range<usize>,
         columns: &'a [Shared],
         at: usize,
-        /// Past the caches.
-        streaming: bool,
+        /// The loop that writes them.
+        main: usize,
     },
 }
 
@@ -151,12 +151,12 @@ impl Piece<'_> {
                 }
             };
             if let (Some(stats), Some(begun)) = (self.control.stats(), begun) {
-                let rows = match &self.wanted {
-                    Wanted::Rows { rows, .. } if is_output => rows.len(),
-                    _ => computed.axis.len(),
+                let (rows, main) = match &self.wanted {
+                    Wanted::Rows { rows, main, .. } if is_output => (rows.len(), *main),
+                    _ => (computed.axis.len(), stage.main),
                 };
                 let read = stats::bytes_read(stage, &series);
-                let bits = stats::row_bits(self.plan, stage);
+                let bits = stats::row_bits(&self.plan.loops[main]);
                 stats.stage(number, 1, rows, read, bits, begun.elapsed());
             }
             series.insert(stage.stream, computed);
@@ -355,15 +355,12 @@ impl<'a> StageRun<'a> {
         };
         if let (
             Wanted::Rows {
-                columns,
-                at,
-                streaming,
-                ..
+                columns, at, main, ..
             },
             true,
         ) = (&piece.wanted, is_output)
         {
-            this.main = stage.streaming.filter(|_| *streaming).unwrap_or(stage.main);
+            this.main = *main;
             if piece.carried.is_some() {
                 this.before = at - lead;
             } else {

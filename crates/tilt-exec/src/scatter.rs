@@ -401,7 +401,7 @@ impl Job<'_> {
             if let (Some(stats), Some(begun)) = (self.control.stats(), begun) {
                 let stage = &self.plan.stages[0];
                 let read = stats::bytes_of(stage, self.series) / pieces.len() as u64;
-                let bits = stats::row_bits(self.plan, stage);
+                let bits = stats::row_bits(&self.plan.loops[stage.main]);
                 stats.piece();
                 stats.stage(0, 1, piece.out.ends.len(), read, bits, begun.elapsed());
             }

@@ -58,7 +58,7 @@ impl Job<'_> {
             let columns = self.compute(stage, &axis, &series, &rows, number == last)?;
             if let (Some(stats), Some(begun)) = (self.control.stats(), begun) {
                 let read = stats::bytes_read(stage, &series);
-                let bits = stats::row_bits(self.plan, stage);
+                let bits = stats::row_bits(&self.plan.loops[stage.main]);
                 let stretches = rows.len().div_ceil(self.stretch(stage, rows.len()));
                 stats.stage(number, stretches, rows.len(), read, bits, begun.elapsed());
             }

@@ -7,13 +7,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tilt_codegen::lir::{Sink, Ty};
+use tilt_codegen::lir::{Loop, Sink, Ty};
 use tilt_ir::StreamId;
 
 use crate::{
     explain::algorithm,
     memory,
-    plan::{Plan, Source, Stage},
+    plan::{Source, Stage},
     query::{Prepared, Ready},
     series::Series,
 };
@@ -302,8 +302,7 @@ fn bits(ty: Ty, nullable: bool) -> u64 {
 }
 
 /// The bits of a row that a stage writes.
-pub(crate) fn row_bits(plan: &Plan, stage: &Stage) -> u64 {
-    let main = &plan.loops[stage.main];
+pub(crate) fn row_bits(main: &Loop) -> u64 {
     let Sink::Store { columns, .. } = &main.sink else {
         return 0;
     };

@@ -114,6 +114,7 @@ impl Job<'_> {
             .map(|c| Shared::new(main.ty(c.value), c.valid.is_some(), wanted.end + lead))
             .collect();
         let bytes: usize = columns.iter().map(|c| c.values.len()).sum();
+        let past = stage.streaming.filter(|_| bytes >= STREAMED);
         let rows = match self.asked_rows() {
             Some(asked) => asked.next_multiple_of(8),
             None => strips.rows(),
@@ -126,7 +127,7 @@ impl Job<'_> {
                 rows: carried..carried + (end - start),
                 columns: &columns,
                 at: lead + start,
-                streaming: bytes >= STREAMED,
+                main: past.unwrap_or(stage.main),
             };
             let work = share(self.work, end - start, wanted.end);
             let piece = Piece {

@@ -1,4 +1,4 @@
-//! Loops made of others: for totals of windows that slide, for panes, for rows away from the ends of columns, and two in one.
+//! Loops made of others: for totals of windows that slide, for panes, for rows away from the ends of columns, for columns that are there already, and two in one.
 
 use std::collections::HashMap;
 
@@ -6,8 +6,17 @@ use tilt_ir::Id;
 
 use super::{
     Access, AccessId, Binary, By, Combine, Imm, Inst, LONGEST_PANE, Loop, Node, ParamId, Sink,
-    Slot, Ty, ValueId,
+    Slot, Store, Ty, ValueId,
 };
+
+/// What is there already of a column that a loop stores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Known {
+    /// The values of all rows that have one.
+    Values,
+    /// These, and which rows have one.
+    Column,
+}
 
 impl Loop {
     /// A scan of sums of integers as one that adds each row's value less another's: the accesses are there twice, first those of what is
@@ -185,6 +194,33 @@ impl Loop {
             }
         }
         (counted || !offsets.is_empty()).then_some(result)
+    }
+
+    /// The loop without the values of some of its columns, by number: of those that `known` says are there already with their validity nothing is stored, of those
+    /// that are there without it a column of bits. `None` if this loop stores nothing, and if nothing would be left.
+    pub fn without(&self, known: impl Fn(usize) -> Option<Known>) -> Option<Self> {
+        let Sink::Store { columns, streaming } = &self.sink else {
+            return None;
+        };
+        let left = columns.iter().enumerate().filter_map(|(number, store)| {
+            let bits = |valid| Store {
+                value: valid,
+                valid: None,
+            };
+            match known(number) {
+                None => Some(*store),
+                Some(Known::Values) => store.valid.map(bits),
+                Some(Known::Column) => None,
+            }
+        });
+        let columns: Vec<Store> = left.collect();
+        (!columns.is_empty()).then(|| Self {
+            sink: Sink::Store {
+                columns,
+                streaming: *streaming,
+            },
+            ..self.clone()
+        })
     }
 
     /// Of a position that is kept inside of a column: where it would be, and that as `row·every` and an offset.

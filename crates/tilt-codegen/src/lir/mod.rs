@@ -30,6 +30,7 @@ mod print;
 mod tests;
 mod verify;
 
+pub use derive::Known;
 pub(crate) use derive::unique;
 pub use interp::interpret;
 pub use parse::{ParseError, parse};

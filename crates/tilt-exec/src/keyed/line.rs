@@ -10,9 +10,9 @@ use arrow_array::{Array, ArrayRef, UInt32Array};
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, ScalarBuffer};
 use arrow_schema::{ArrowError, DataType};
 use arrow_select::{concat::concat, take::take};
-use tilt_codegen::lir::{Inst, Loop, Sink, Store, ValueId};
+use tilt_codegen::lir::Known;
 use tilt_data::{Column, SnapshotBuffer, Spans, Timeline, dtype::to_arrow};
-use tilt_ir::{Agg, Bounds, Expr, Id, Program, Span, StreamId};
+use tilt_ir::{Agg, Bounds, Expr, Program, Span, StreamId};
 
 use super::{
     Output, RowKeys, Run, asked::Asked, bare, grouped::Grouped, leaf_types, past::Kept,
@@ -23,7 +23,7 @@ use crate::{
     error::Error,
     keys::{Ids, Keys},
     pieces::Job,
-    plan::{Domain, Locate, Plan, Root, Source, Stage},
+    plan::{Domain, Plan, Root, Stage, passed_on},
     query::Prepared,
     run::Trouble,
     series::{Leaf, Series},
@@ -315,7 +315,7 @@ impl Run<'_> {
             let column = self.buffers[&root].column(name)?.array();
             (column.data_type() == data_type).then(|| ArrayRef::clone(column))
         };
-        let passed = passed_on(plan, stage).into_iter();
+        let passed = columns_of_streams(plan, stage).into_iter();
         passed.zip(&types).map(carried).collect()
     }
 
@@ -427,28 +427,12 @@ impl Run<'_> {
 }
 
 /// Of each column that a stage stores the one that it is of another stream with the same rows, if it is one.
-pub(super) fn passed_on(plan: &Plan, stage: &Stage) -> Vec<Option<(StreamId, usize)>> {
-    let Loop { values, sink, .. } = &plan.loops[stage.main];
-    let Sink::Store { columns, .. } = sink else {
-        unreachable!("the main loop of a stage stores")
-    };
-    let passed = |store: &Store| {
-        let Inst::Load(access) = values[store.value].inst else {
-            return None;
-        };
-        let Source::Leaf {
-            stream,
-            leaf,
-            locate,
-        } = stage.sources[access.index()]
-        else {
-            return None;
-        };
-        let is_valid = |valid: ValueId| values[valid].inst == Inst::Valid(access);
-        let is_same = stage.locates[locate] == Locate::Same && store.valid.is_none_or(is_valid);
-        is_same.then_some((stream, leaf))
-    };
-    columns.iter().map(passed).collect()
+pub(super) fn columns_of_streams(plan: &Plan, stage: &Stage) -> Vec<Option<(StreamId, usize)>> {
+    let passed = passed_on(&plan.loops[stage.main], stage).into_iter();
+    let whole = passed.map(|passed| passed.filter(|p| p.known == Known::Column));
+    whole
+        .map(|passed| passed.map(|p| (p.stream, p.leaf)))
+        .collect()
 }
 
 /// Which columns of the output need not be computed: those that are columns of an input. Where a record has events it does not say itself.

@@ -14,7 +14,7 @@ use tilt_ir::{Expr, Overlap, Program, StreamId, Timeline, Timelines};
 use self::held::Held;
 use super::{
     Run,
-    line::{self, Computed, root, unread},
+    line::{Computed, columns_of_streams, root, unread},
 };
 use crate::{
     control::{ALL_WORK, share},
@@ -283,7 +283,7 @@ impl Run<'_> {
 
 /// The columns of a stage that merely passes on columns of the stream whose rows it has.
 fn passed_on(plan: &Plan, stage: &Stage, series: &BTreeMap<StreamId, Series>) -> Option<Series> {
-    let columns = line::passed_on(plan, stage);
+    let columns = columns_of_streams(plan, stage);
     let is_scalar = !stage.facts.is_record();
     if stage.facts.nullable && !is_scalar || columns.len() != stage.facts.leaves.len() {
         return None;
@@ -313,7 +313,7 @@ fn compute(
     };
     let axis = &series[&rows].axis;
     let rows = axis.len();
-    let (columns, streaming) = job.columns(stage, rows);
+    let (columns, main) = job.columns(stage.main, stage.streaming, rows);
     let usual = || {
         rows.div_ceil(4 * job.threads)
             .clamp(1, usual_rows(job.plan))
@@ -328,7 +328,7 @@ fn compute(
             rows: of_piece,
             columns: &columns,
             at: *start,
-            streaming,
+            main,
         };
         let piece = Piece {
             found: Some(found),

@@ -49,6 +49,22 @@ impl Shared {
         }
     }
 
+    /// What was written of it, `len` rows; none if nobody reads it.
+    pub(crate) fn into_leaf(self, len: usize) -> Leaf {
+        if self.unread {
+            return Leaf::written(self.ty, 0, self.values.into_buffer(0), None);
+        }
+        let padded = len.next_multiple_of(LANES);
+        let bytes = if self.ty == Ty::Bool {
+            padded / 8
+        } else {
+            padded * self.ty.bytes()
+        };
+        let values = self.values.into_buffer(bytes);
+        let valid = self.validity.map(|v| v.into_buffer(padded / 8));
+        Leaf::written(self.ty, len, values, valid)
+    }
+
     /// Zeros in the first `rows` rows: they are φ, but an index among them has to lead somewhere.
     pub(crate) fn clear(&self, rows: usize) {
         let padded = rows.next_multiple_of(LANES);
@@ -156,36 +172,33 @@ pub(crate) fn series_of(
     skip: usize,
 ) -> Series {
     let kept = axis.len();
-    let padded = len.next_multiple_of(LANES);
-    let mut columns = columns.into_iter().map(|column| {
-        if column.unread {
-            return Leaf::written(column.ty, 0, column.values.into_buffer(0), None);
-        }
-        let bytes = if column.ty == Ty::Bool {
-            padded / 8
-        } else {
-            padded * column.ty.bytes()
-        };
-        let values = column.values.into_buffer(bytes);
-        let valid = column.validity.map(|v| v.into_buffer(padded / 8));
-        let leaf = Leaf::written(column.ty, len, values, valid);
-        if skip > 0 || kept < len {
+    let columns = columns.into_iter().map(|column| {
+        let is_read = !column.unread;
+        let leaf = column.into_leaf(len);
+        if is_read && (skip > 0 || kept < len) {
             leaf.slice(skip, kept)
         } else {
             leaf
         }
     });
-    let leaves: Vec<Leaf> = columns.by_ref().take(stage.facts.leaves.len()).collect();
-    let present: Option<BooleanBuffer> = if stage.facts.is_record() {
-        // What follows the leaves of a record that is always there, only the stage itself reads.
-        let present = columns.next().filter(|_| stage.facts.nullable);
-        present.and_then(|leaf| leaf.bits().cloned())
-    } else {
-        leaves[0].valid.clone()
-    };
-    Series {
-        axis,
-        leaves,
-        present,
+    Series::of_columns(stage, axis, columns.collect())
+}
+
+impl Series {
+    /// The series of the columns that the main loop of a stage stores.
+    pub(crate) fn of_columns(stage: &Stage, axis: Arc<Axis>, mut columns: Vec<Leaf>) -> Self {
+        let mut others = columns.split_off(stage.facts.leaves.len()).into_iter();
+        let present: Option<BooleanBuffer> = if stage.facts.is_record() {
+            // What follows the leaves of a record that is always there, only the stage itself reads.
+            let present = others.next().filter(|_| stage.facts.nullable);
+            present.and_then(|leaf| leaf.bits().cloned())
+        } else {
+            columns[0].valid.clone()
+        };
+        Series {
+            axis,
+            leaves: columns,
+            present,
+        }
     }
 }

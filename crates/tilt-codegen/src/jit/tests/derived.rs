@@ -9,7 +9,10 @@ use super::{
 };
 use crate::{
     abi::{Args, Target, View, nothing_ahead},
-    lir::{AccessId, Binary, By, Combine, Imm, Inst, Lanes, Loop, Sink, Slot, Ty, Unary, ValueId},
+    lir::{
+        AccessId, Binary, By, Combine, Imm, Inst, Known, Lanes, Loop, Sink, Slot, Ty, Unary,
+        ValueId, parse,
+    },
 };
 
 /// A scan or fold of one column that has no validity.
@@ -369,6 +372,39 @@ fn integers_divided_by_a_constant_are_divided() {
             }
         }
     }
+}
+
+#[test]
+fn of_columns_that_are_there_already_bits_are_stored_at_most() {
+    let stored = |columns: &str| {
+        let text = format!(
+            "loop l lanes 8 {{
+               access x: f64 row nullable
+               access y: f64 row
+               %0 = load x
+               %1 = valid x
+               %2 = load y
+               %3 = gt %0, %2
+               %4 = and %1, %3
+               store {columns}
+             }}"
+        );
+        parse(&text).expect("a loop")
+    };
+    let lp = stored("%0 if %4, %2, %0 if %1, %3");
+    let known = [
+        Some(Known::Values),
+        Some(Known::Values),
+        Some(Known::Column),
+        None,
+    ];
+    assert_eq!(lp.without(|n| known[n]), Some(stored("%4, %3")));
+    assert_eq!(lp.without(|_| None), Some(lp.clone()));
+    assert_eq!(lp.without(|_| Some(Known::Column)), None);
+    assert_eq!(
+        of_column(Combine::Add, Ty::F64, true).without(|_| None),
+        None
+    );
 }
 
 #[test]
