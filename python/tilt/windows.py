@@ -467,9 +467,10 @@ class Window:
             message = "name every reduction, as its column will be called: agg(mean=tl.mean(), n=tl.len())"
             raise TypeError(message)
         names = list(named)
-        for name, value in named.items():
-            if isinstance(value, (str, tuple)):
-                message = f"{name}={value!r} is no reduction; write {name}={_reduction_of(value)}"
+        given: dict[str, object] = dict(named)
+        for name, other in given.items():
+            if isinstance(other, (str, tuple)):
+                message = f"{name}={other!r} is no reduction; write {name}={_reduction_of(other)}"
                 raise TypeError(message)
         columns = [value.over(self) if isinstance(value, Expr) else value for value in named.values()]
         return self._stream._made(
