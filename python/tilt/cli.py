@@ -367,7 +367,7 @@ def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def _demo(options: argparse.Namespace) -> None:
-    from tilt.plots import plot, stacked  # noqa: PLC0415
+    from tilt.plots import panels  # noqa: PLC0415
 
     price = _ticks(options.events)["price"]
     trend, strength = _trend(price), _strength(price)
@@ -375,8 +375,7 @@ def _demo(options: argparse.Namespace) -> None:
         print(f"== {title}\n\n{stream.explain('optimized')}")  # noqa: T201
         took, table = _timed(lambda stream=stream: stream.collect(progress=False))  # type: ignore[misc]
         print(f"{table}\n\n{options.events / took / 1e6:,.1f} million events a second\n")  # noqa: T201
-    drawn = [plot(stream, backend="svg", height=180) for stream in (price, trend, strength)]
-    options.plot.write_text(str(stacked(drawn, 180)), encoding="utf-8")
+    options.plot.write_text(str(panels([price, trend, strength], 180)), encoding="utf-8")
     print(f"drawn: {options.plot}")  # noqa: T201
 
 

@@ -112,7 +112,10 @@ def _combined(build: Callable[[list[Any]], _native.Stream], operands: list[Any])
     """Apply a native operation to operands, of which none is its subject."""
     streams = [operand for operand in operands if isinstance(operand, Stream)]
     if not streams:
+        text = next((operand for operand in operands if isinstance(operand, str)), None)
         message = "at least one operand must be a stream"
+        if text is not None:
+            message += f"; {text!r} is a text, tl.col(name) is the column of that name"
         raise TypeError(message)
     first = streams[0]
     places = [i for i, operand in enumerate(operands) if isinstance(operand, Stream)]

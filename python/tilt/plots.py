@@ -54,7 +54,7 @@ def plot(
 
     >>> import tilt as tl
     >>> x = tl.stream({"t": [1, 2, 5], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
-    >>> str(tl.plot(x, x.window(3).mean().alias("mean"), backend="svg")).count("<path")
+    >>> str(tl.plot(x, x.window(3).mean().alias("mean"), backend="svg")).count("stroke-width")
     2
 
     """
@@ -222,17 +222,17 @@ def _scale(dtype: str) -> float:
     return 1.0
 
 
-def svg(lines: Sequence[Series], width: int, height: int) -> str:
-    """Draw series."""
+def svg(lines: Sequence[Series], width: int, height: int, across: tuple[float, float] | None = None) -> str:
+    """Draw series, from one instant to another if they are given."""
     import html  # noqa: PLC0415
 
     rows = [row for _, _, events in lines for row in events]
-    left, right = min((row[1] for row in rows), default=0.0), max((row[1] for row in rows), default=1.0)
+    left, right = across or _extent(lines)
     low, high = min((row[2] for row in rows), default=0.0), max((row[3] for row in rows), default=1.0)
-    across, up = (right - left) or 1.0, (high - low) or 1.0
+    wide, up = (right - left) or 1.0, (high - low) or 1.0
 
     def x(at: float) -> float:
-        return _MARGIN + (max(at, left) - left) / across * (width - _MARGIN - 12)
+        return _MARGIN + (max(at, left) - left) / wide * (width - _MARGIN - 12)
 
     def y(value: float) -> float:
         return height - 30 - (value - low) / up * (height - 60)
@@ -242,14 +242,14 @@ def svg(lines: Sequence[Series], width: int, height: int) -> str:
         ' style="max-width:100%;background:#fff" font-family="sans-serif" font-size="10.5">',
         f'<rect x="{_MARGIN}" y="24" width="{width - _MARGIN - 12}" height="{height - 48}" fill="none" stroke="#ddd"/>',
     ]
-    for at, anchor in ((left, "start"), (right, "end")):
-        parts.append(
-            f'<text x="{x(at):.1f}" y="{height - 9}" text-anchor="{anchor}" fill="#555">{instant_text(at)}</text>'
-        )
-    parts += [
-        f'<text x="{_MARGIN - 4}" y="{y(value) + 3:.1f}" text-anchor="end" fill="#555">{value:.5g}</text>'
-        for value in (low, high)
-    ]
+    for at, text in _instants(left, right, width // 100):
+        parts.append(f'<path d="M{x(at):.1f} 24V{height - 24}" stroke="#eee"/>')
+        parts.append(f'<text x="{x(at):.1f}" y="{height - 9}" text-anchor="middle" fill="#555">{text}</text>')
+    for value, text in _values(low, high, height // 45):
+        parts.append(f'<path d="M{_MARGIN} {y(value):.1f}H{width - 12}" stroke="#eee"/>')
+        parts.append(f'<text x="{_MARGIN - 4}" y="{y(value) + 3:.1f}" text-anchor="end" fill="#555">{text}</text>')
+    between = _between(left, right) if rows else ""
+    parts.append(f'<text x="{width - 12}" y="15" text-anchor="end" fill="#555">{between}</text>')
     labelled = float(_MARGIN)
     for (name, kind, events), colour in zip(lines, _COLOURS * len(lines), strict=False):
         parts.append(_path(kind, [(x(a), x(b), y(lo), y(hi)) for a, b, lo, hi in events], colour))
@@ -258,21 +258,33 @@ def svg(lines: Sequence[Series], width: int, height: int) -> str:
     return "".join([*parts, "</svg>"])
 
 
-def stacked(pictures: Sequence[Picture], height: int, width: int = 760) -> Picture:
-    """Put pictures of one size below each other.
+def _extent(lines: Sequence[Series]) -> tuple[float, float]:
+    """Give the first and the last instant at which something is drawn."""
+    ends = [event[1] for _, _, events in lines for event in events]
+    return min(ends, default=0.0), max(ends, default=1.0)
+
+
+def panels(streams: Sequence[Stream], height: int, width: int = 760) -> Picture:
+    """Draw streams below each other, over the same time.
 
     >>> import tilt as tl
-    >>> from tilt.plots import stacked
+    >>> from tilt.plots import panels
     >>> x = tl.stream({"t": [1, 2, 5], "x": [1.0, 2.0, 6.0]}, time="t")["x"]
-    >>> both = stacked([tl.plot(x, height=90, backend="svg"), tl.plot(x * 2, height=90, backend="svg")], 90)
+    >>> both = panels([x, x.filter(x < 3)], 90)
     >>> both.svg.count("<svg"), 'viewBox="0 0 760 180"' in both.svg
     (3, True)
     """
     from tilt.plans import Picture  # noqa: PLC0415
 
-    total = height * len(pictures)
+    drawn = [series(stream) for stream in streams]
+    across = _extent([line for lines in drawn for line in lines])
+    total = height * len(drawn)
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {total}" width="{width}" height="{total}">'
-    placed = [picture.svg.replace("<svg ", f'<svg y="{height * i}" ', 1) for i, picture in enumerate(pictures)]
+    # A picture within another is as high as that unless it says how high it is.
+    places = (f'<svg y="{height * i}" height="{height}" ' for i in range(len(drawn)))
+    placed = (
+        svg(lines, width, height, across).replace("<svg ", place, 1) for lines, place in zip(drawn, places, strict=True)
+    )
     return Picture("".join([head, *placed, "</svg>"]))
 
 
@@ -309,3 +321,74 @@ def instant_text(at: float) -> str:
     if not is_date(at):
         return f"{at:g}"
     return dt.datetime.fromtimestamp(at, dt.timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _between(left: float, right: float) -> str:
+    """Write from when to when, the date once.
+
+    >>> from tilt.plots import _between
+    >>> _between(1_750_000_000.0, 1_750_000_090.0), _between(1.0, 5.0)
+    ('2025-06-15 15:06:40 to 15:08:10', '')
+    """
+    if not is_date(left):
+        return ""
+    first, last = instant_text(left), instant_text(right)
+    return f"{first} to {last.removeprefix(first[:11])}"
+
+
+def _values(low: float, high: float, about: int) -> list[tuple[float, str]]:
+    """Give about so many round numbers of a range, and how they are written.
+
+    >>> from tilt.plots import _values
+    >>> [text for _, text in _values(99.1, 105.8, 3)], [text for _, text in _values(2e-14, 0.09, 3)]
+    (['100', '102', '104'], ['0.02', '0.04', '0.06', '0.08'])
+    """
+    if not high > low:
+        return [(low, f"{low:.5g}")]
+    step = _round(max((high - low) / max(about, 1), abs(high) * 1e-12))
+    digits = max(0, -math.floor(math.log10(step)))
+    first, last = math.ceil(low / step), math.floor(high / step)
+    is_plain = step >= 1e-4 and max(abs(low), abs(high)) < 1e6  # noqa: PLR2004
+    values = [n * step for n in range(first, last + 1)]
+    return [(value, f"{value:.{digits}f}" if is_plain else f"{value:.4g}") for value in values]
+
+
+def _round(step: float) -> float:
+    """Give the next number that is 1, 2 or 5 times a power of ten, or a little less."""
+    power = 10.0 ** math.floor(math.log10(step))
+    return next((many * power for many in (1, 2, 5) if many * power >= step * 0.65), 10 * power)
+
+
+_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)
+"""Seconds between instants that are named, up to a day."""
+
+
+def _instants(left: float, right: float, about: int) -> list[tuple[float, str]]:
+    """Give about so many round instants of a range, and how they are written.
+
+    >>> from tilt.plots import _instants
+    >>> [text for _, text in _instants(1_750_000_000.0, 1_750_000_090.0, 5)]
+    ['15:06:45', '15:07:00', '15:07:15', '15:07:30', '15:07:45', '15:08:00']
+    >>> [text for _, text in _instants(1.0, 9.0, 4)]
+    ['2', '4', '6', '8']
+    """
+    if not is_date(left) or right <= left:
+        return _values(left, right, about)
+    least = (right - left) / max(about, 1)
+    day, second = _STEPS[-1], _STEPS[0]
+    if least > day:
+        step: float = day * math.ceil(least / day)
+    elif least < second:
+        step = _round(least)
+    else:
+        step = next(many for many in _STEPS if many >= least * 0.65)
+    digits = max(0, -math.floor(math.log10(step)))
+    written = "%Y-%m-%d" if step >= day else "%H:%M" if step >= 60 else "%H:%M:%S"  # noqa: PLR2004
+    instants = [n * step for n in range(math.ceil(left / step), math.floor(right / step) + 1)]
+
+    def text(at: float) -> str:
+        whole = math.floor(at + 10.0**-digits / 2) if digits else round(at)
+        begun = dt.datetime.fromtimestamp(whole, dt.timezone.utc).strftime(written)
+        return begun + f"{max(at - whole, 0.0):.{digits}f}"[1:] if digits else begun
+
+    return [(at, text(at)) for at in instants]

@@ -100,7 +100,15 @@ class Pointwise(ABC):
             return function(*(value.item() if hasattr(value, "item") else value for value in inputs))
         if method == "__call__" and not options and hasattr(type(self), name):
             return getattr(self, name)(*inputs[1:])
-        message = f"streams have no function {ufunc.__name__} of NumPy; tl.udf() makes functions of C callable"
+        called = ufunc.__name__ if method == "__call__" else _REDUCTIONS.get(ufunc.__name__, ufunc.__name__)
+        raise _no_function(type(self).__name__, called)
+
+    def __array_function__(self, function: Any, *_: Any) -> NoReturn:  # noqa: ANN401
+        """Refuse functions of NumPy that are no ufuncs: they look for values, and there are none yet."""
+        raise _no_function(type(self).__name__, function.__name__)
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        message = f"a {type(self).__name__} is a description and has no values yet; to_numpy() computes them"
         raise TypeError(message)
 
     __hash__ = None  # type: ignore[assignment]
@@ -582,6 +590,43 @@ def _something(value: object) -> object:
         message = "nothing equals a missing value; x.is_null() and x.is_not_null() ask for it"
         raise TypeError(message)
     return value
+
+
+_REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
+"""What ufuncs are called when they reduce an array."""
+
+_INSTEAD = {
+    "amax": "x['-10s':].max()",
+    "amin": "x['-10s':].min()",
+    "around": "x.round()",
+    "average": "x['-10s':].mean()",
+    "clip": "x.clip(low, high)",
+    "cumsum": "x.cum_sum()",
+    "diff": "x.diff()",
+    "isclose": "(x - y).abs() < 1e-9",
+    "max": "x['-10s':].max()",
+    "maximum": "x.max_with(y)",
+    "mean": "x['-10s':].mean()",
+    "median": "x['-10s':].median()",
+    "min": "x['-10s':].min()",
+    "minimum": "x.min_with(y)",
+    "percentile": "x['-10s':].quantile(0.9)",
+    "prod": "x['-10s':].product()",
+    "quantile": "x['-10s':].quantile(0.9)",
+    "rint": "x.round()",
+    "round": "x.round()",
+    "std": "x['-10s':].std(ddof=0)",
+    "sum": "x['-10s':].sum()",
+    "var": "x['-10s':].var(ddof=0)",
+    "where": "tl.when(condition).then(a).otherwise(b)",
+}
+"""What does what a function of NumPy does, where there is something."""
+
+
+def _no_function(kind: str, name: str) -> TypeError:
+    instead = _INSTEAD.get(name)
+    hint = f"write {instead}" if instead else "tl.udf() makes functions of C callable"
+    return TypeError(f"a {kind} is no array of NumPy, which {name} takes; {hint}")
 
 
 _UFUNCS = {

@@ -116,9 +116,10 @@ class Query:
         layout
             Which columns of time the result has.
         progress
-            A function that is called about twenty times a second, with the share that is done; an exception
-            of it ends the run. ``True`` shows a bar with the time that is covered, once a run takes half a second,
-            which needs rich; ``False`` does not. By default there is one on a terminal, unless ``TILT_PROGRESS=0``.
+            A function that is called about twenty times a second, with the share that is done, and with 1 at the end;
+            an exception of it ends the run. ``True`` shows a bar with the time that is covered, once a run takes half
+            a second, which needs rich; ``False`` does not. By default there is one on a terminal, unless
+            ``TILT_PROGRESS=0``.
 
         >>> import tilt as tl
         >>> from tilt.sources import rows
@@ -149,6 +150,9 @@ class Query:
                 layout=layout,
                 progress=callback,
             )
+            # What is told in between may end before the end.
+            if callable(progress):
+                progress(1.0)
         return Table(result)
 
     def batches(  # noqa: PLR0913

@@ -400,7 +400,8 @@ def files(
     several = [paths] if isinstance(paths, (str, PathLike)) else paths
     folder = next((path for path in several if isdir(path)), None)  # noqa: PTH112 - pathlib is slow to import
     if folder is not None:
-        message = f"{fspath(folder)} is a folder; name the files in it: {fspath(folder).rstrip('/')}/*.parquet"
+        ending = {"ipc": "arrow", "ipc_stream": "arrows"}.get(format or "parquet", format or "parquet")
+        message = f"{fspath(folder)} is a folder; name the files in it: {fspath(folder).rstrip('/')}/*.{ending}"
         raise IsADirectoryError(message)
     return Files(
         tuple(fspath(path) for path in several),

@@ -202,6 +202,10 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
                 message += suggestion(name, dir(Stream))
             raise AttributeError(message)
 
+    def __setitem__(self, name: object, value: object) -> NoReturn:
+        message = f"a Stream does not change; with_columns({name}=...) gives one that has the column, too"
+        raise TypeError(message)
+
     def __iter__(self) -> NoReturn:
         message = "a Stream is a description and has no events to go through; collect() computes them"
         raise TypeError(message)

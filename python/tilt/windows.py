@@ -467,6 +467,11 @@ class Window:
             message = "name every reduction, as its column will be called: agg(mean=tl.mean(), n=tl.len())"
             raise TypeError(message)
         names = list(named)
+        given: dict[str, object] = dict(named)
+        for name, other in given.items():
+            if isinstance(other, (str, tuple)):
+                message = f"{name}={other!r} is no reduction; write {name}={_reduction_of(other)}"
+                raise TypeError(message)
         columns = [value.over(self) if isinstance(value, Expr) else value for value in named.values()]
         return self._stream._made(
             lambda own, *values: self._build(own).agg(list(zip(names, values, strict=True))), *columns
@@ -513,6 +518,13 @@ class Window:
         message = "a window has no truth value; reduce it to a stream first"
         raise TypeError(message)
 
+    def _refuse(self, *_: object) -> NoReturn:
+        message = "a window is many values at every instant; reduce it to one first, as in window.mean() + 1"
+        raise TypeError(message)
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = __neg__ = _refuse
+
     def __repr__(self) -> str:
         return f"<tilt.Window of {self._stream!r}>"
 
@@ -545,6 +557,14 @@ def _moved(edge: Stream, ticks: int, unit: str) -> Stream:
     return edge._made(lambda own: own.binary("+", ("duration", ticks, unit))) if ticks else edge
 
 
+def _reduction_of(named: str | tuple[Any, ...]) -> str:
+    """Write what other libraries name by texts: ``"mean"``, or a column and ``"mean"``."""
+    parts = (named,) if isinstance(named, str) else named
+    if len(parts) == 2 and all(isinstance(part, str) for part in parts):  # noqa: PLR2004 - a column and a reduction
+        return f"tl.col({parts[0]!r}).{parts[1]}()"
+    return f"tl.{parts[0]}()" if hasattr(Window, str(parts[0])) else "tl.col(name).mean()"
+
+
 @dataclass(frozen=True)
 class WindowSpec:
     """A kind of window: made by :func:`tumbling`, :func:`hopping`, :func:`sliding` or :func:`count`.
@@ -571,6 +591,15 @@ class WindowSpec:
         return Window(stream, build, lo, hi)
 
 
+def _positive(value: Duration) -> str | int:
+    """Give the length of a window, which is not negative."""
+    given = _length(value)
+    if str(given).startswith("-"):
+        message = f"a window has a positive length, not {given!r}; x[{given!r}:] is written with a sign"
+        raise ValueError(message)
+    return given
+
+
 def tumbling(length: Duration, *, offset: Duration | None = None) -> WindowSpec:
     """Windows side by side: one ends at each multiple of their length, counted from ``offset``.
 
@@ -592,7 +621,7 @@ def hopping(length: Duration, *, every: Duration, offset: Duration | None = None
     >>> x.window(tl.hopping(4, every=2)).sum().collect().to_dict()
     {'t': [2, 4, 6], 'x': [3.0, 16.0, 13.0]}
     """
-    return WindowSpec(_length(length), _length(every), None if offset is None else _length(offset))
+    return WindowSpec(_positive(length), _positive(every), None if offset is None else _length(offset))
 
 
 @dataclass(frozen=True)
@@ -620,7 +649,7 @@ def sliding(length: Duration, *, after: Duration | None = None) -> WindowSpec:
     >>> x.window(tl.sliding(2, after=1), closed="both").len().collect()["x"]
     [2, 3, 3]
     """
-    size = _length(length)
+    size = _positive(length)
     return WindowSpec(size) if after is None else Around(size, after=_length(after))
 
 

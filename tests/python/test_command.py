@@ -164,3 +164,5 @@ def test_the_demo_draws_its_queries(tmp_path: Path, capsys: pytest.CaptureFixtur
     picture = (tmp_path / "demo.svg").read_text()
     assert [f">{name}</text>" in picture for name in ("price", "trend", "rsi")] == [True] * 3
     assert picture.count("<svg") == picture.count("</svg>") == 4
+    # Each is as high as its place, or they would cover each other.
+    assert [f'<svg y="{180 * i}" height="180" ' in picture for i in range(3)] == [True] * 3

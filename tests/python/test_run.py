@@ -322,6 +322,14 @@ def test_progress_is_called_and_may_end_the_run() -> None:
     assert time.monotonic() - start < 5
 
 
+def test_progress_ends_with_all_of_it() -> None:
+    x = tl.stream({"t": [1, 2, 3], "x": [1.0, 2.0, 4.0]}, time="t")["x"]
+    shares: list[float] = []
+    assert len(x.window(2).mean().collect(progress=shares.append)) == 3
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+
+
 def test_a_bar_shows_the_time_that_is_covered(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = io.StringIO()
     console = functools.partial(rich.console.Console, file=shown, force_terminal=True, width=120)

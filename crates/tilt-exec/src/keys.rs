@@ -24,8 +24,10 @@ use crate::{
     threads,
 };
 
+mod numbers;
 mod short;
 
+pub(crate) use numbers::{Less, Number, Numbers, TURN};
 use short::Short;
 
 /// Rows whose words are found together.

@@ -23,9 +23,11 @@ const BLOCK: usize = 4096;
 /// The ids of a column.
 #[derive(Debug)]
 pub(crate) struct Short {
-    numbers: ScalarBuffer<u16>,
+    pub(super) numbers: ScalarBuffer<u16>,
     /// The number of id 0.
-    least: u16,
+    pub(super) least: u16,
+    /// How many ids there are: numbers are that many from `least` on, and nobody else has them.
+    pub(super) len: usize,
 }
 
 /// Columns of keys whose words are the `len` from `first` on.
@@ -79,11 +81,16 @@ pub(super) fn find(columns: &[&Leaf], threads: usize) -> Option<Found> {
         }
         numbered.push(ScalarBuffer::new(numbers, 0, column.len));
     }
-    let ids = numbered.into_iter();
+    let len = usize::from(most - least) + 1;
+    let ids = numbered.into_iter().map(|numbers| Short {
+        numbers,
+        least,
+        len,
+    });
     Some(Found {
         first: origin + u64::from(least),
-        len: usize::from(most - least) + 1,
-        ids: ids.map(|numbers| Short { numbers, least }).collect(),
+        len,
+        ids: ids.collect(),
     })
 }
 

@@ -1,17 +1,18 @@
 //! The last event of each row's key that has ended.
 //!
-//! Rows and events are passed in the order of time, step by step: a step enters the next event into a table of the last event of each key, or gives the next row what
-//! the table has for its key. Which of the two comes next is anybody's guess where there are about as many rows as events, so a step does both, the one that is not due where
-//! nobody looks or where the next step writes anew: there is no branch. A step waits for what the one before it compared, so two halves of the rows are passed in turn.
+//! Rows and events are passed in the order of time, turn by turn: a turn enters the next events into a table of the last event of each key, four at most, and gives the next row
+//! what the table has for its key. Which of them are due is anybody's guess where there are about as many rows as events, so events that have not ended are entered where nobody
+//! looks, and the row is passed unless more events may have ended: there is no branch. A turn waits for what the one before it compared, so parts of the rows are passed in turn.
 
 use std::ops::Range;
 
-use arrow_buffer::{BooleanBuffer, ScalarBuffer};
+use arrow_buffer::ScalarBuffer;
 use tilt_ir::OPEN;
 
 use super::{Side, look_before};
 use crate::{
     cursor::NONE,
+    keys::{Less, Number, Numbers, TURN},
     memory::filled,
     run::Positions,
     threads::{fill, fill_and_find},
@@ -19,10 +20,12 @@ use crate::{
 
 /// Where there are more events for a row than this, or more rows for an event, a branch is foreseen more often than not.
 const UNEVEN: usize = 8;
-/// Rows and events of a lane that are at hand: those of both lanes and the last events of a thousand keys stay in the first cache.
-const AT_HAND: usize = 256;
-/// With fewer left than this more are made known.
-const FEW: usize = AT_HAND / 4;
+/// Parts of the rows that are passed in turn. What more of them need does not fit into registers.
+const LANES: usize = 2;
+/// Rows of a lane that are worth a table.
+const MANY: usize = 256;
+/// Fewer turns are not worth taking side by side.
+const FEW: usize = 32;
 
 /// A read of the last event of each row's key that has ended.
 pub(super) struct Held<'a> {
@@ -47,8 +50,8 @@ impl Held<'_> {
         let positions = filled(all.len(), |out: &mut [u32]| {
             let (out, late) = out.split_at_mut(rows);
             late.fill(NONE);
-            let passed = fill_and_find(out, threads, |_, rows, out| self.pass(rows, out));
-            look_before(passed.into_iter().flatten(), self.left.ids, out);
+            let passed = self.pass(threads, out);
+            look_before(passed, self.left.ids, out);
             if let Some(max_age) = self.max_age {
                 fill(out, threads, |_, rows, out| {
                     for (position, end) in out.iter_mut().zip(&all[rows]) {
@@ -75,223 +78,265 @@ impl Held<'_> {
         events.partition_point(|end| *end <= instant && *end < OPEN)
     }
 
-    /// Passes some rows, and the events that have ended by them but not before: with the rows of each half its last events.
-    fn pass(&self, rows: Range<usize>, out: &mut [u32]) -> Vec<(Range<usize>, Vec<u32>)> {
+    /// Fills in what rows read that the events of their own lane tell: the rows of each lane with the last events of its keys.
+    fn pass(&self, threads: usize, out: &mut [u32]) -> Vec<(Range<usize>, Vec<u32>)> {
+        let (rows, events) = (self.left.ends.len(), self.right.ends.len());
+        let (left, right) = (self.left.ids, self.right.ids);
+        match (left.numbers(rows), right.numbers(events)) {
+            (Numbers::Two(left), Numbers::Two(right)) => self.pass_by(&left, &right, threads, out),
+            (Numbers::Four(left), Numbers::Four(right)) => {
+                self.pass_by(&left, &right, threads, out)
+            }
+            (Numbers::Eight(left), Numbers::Eight(right)) => {
+                self.pass_by(&left, &right, threads, out)
+            }
+            _ => self.pass_by(&left.listed(rows), &right.listed(events), threads, out),
+        }
+    }
+
+    fn pass_by<T: Number>(
+        &self,
+        left: &Less<T>,
+        right: &Less<T>,
+        threads: usize,
+        out: &mut [u32],
+    ) -> Vec<(Range<usize>, Vec<u32>)> {
+        let of = Numbered { left, right };
+        let passed = fill_and_find(out, threads, |_, rows, out| self.pass_part(&of, rows, out));
+        passed.into_iter().flatten().collect()
+    }
+
+    fn pass_part<T: Number>(
+        &self,
+        of: &Numbered<T>,
+        rows: Range<usize>,
+        out: &mut [u32],
+    ) -> Vec<(Range<usize>, Vec<u32>)> {
         let n = rows.len();
         let events = self.ended_by(rows.end) - self.ended_by(rows.start);
         let is_uneven = events > UNEVEN * n || n > UNEVEN * events;
         // The tables of keys that are more than rows would take longer than the rows.
-        if n < 2 * AT_HAND || self.keys > n || is_uneven {
-            return vec![Lane::new(self, rows, out).passed()];
+        if n < LANES * MANY || LANES * self.keys > n || is_uneven {
+            Part::<1>::new(self, rows, out).pass(of)
+        } else {
+            Part::<LANES>::new(self, rows, out).pass(of)
         }
-        let (first, second) = out.split_at_mut(n / 2);
-        let middle = rows.start + n / 2;
-        let mut lanes = [
-            Lane::new(self, rows.start..middle, first),
-            Lane::new(self, middle..rows.end, second),
-        ];
-        loop {
-            let steps = lanes.each_mut().map(Lane::steps);
-            match steps[0].min(steps[1]) {
-                // One of them is nearly through.
-                0..FEW => break,
-                steps => pass_in_turn(&mut lanes, steps),
-            }
-        }
-        lanes.map(Lane::passed).into()
     }
+}
+
+/// The keys of all rows and of all events.
+struct Numbered<'a, T: Number> {
+    left: &'a Less<'a, T>,
+    right: &'a Less<'a, T>,
+}
+
+/// Rows that a thread passes in so many lanes.
+struct Part<'a, const N: usize> {
+    held: &'a Held<'a>,
+    lanes: [Lane; N],
+    /// The last event of each key in each lane, and after them whatever was entered for nobody. What lanes have for a key lies together, so that one address does for all.
+    last: Vec<[u32; N]>,
+    rows: Range<usize>,
+    out: &'a mut [u32],
 }
 
 /// Rows that follow each other, and the events that have ended by them but not before.
-struct Lane<'a> {
-    held: &'a Held<'a>,
+struct Lane {
     all_rows: Range<usize>,
-    /// Of all rows.
-    out: &'a mut [u32],
-    /// The last event of each key, and after them whatever was entered for nobody.
-    last: Vec<u32>,
-    rows: Known,
-    events: Known,
-    /// What the rows at hand read.
-    found: [u32; AT_HAND],
+    /// Those that were not passed.
+    rows: Range<usize>,
+    events: Range<usize>,
 }
 
-/// Rows or events of a lane, the next of which are at hand: their instants, and the numbers of their keys or, one more than those, of nobody.
-struct Known {
-    instants: [i64; AT_HAND],
-    ids: [u32; AT_HAND],
-    /// Those at hand, and how many of them were passed.
-    at_hand: Range<usize>,
-    passed: usize,
-    end: usize,
-}
-
-impl Known {
-    fn new(rows: Range<usize>) -> Self {
-        Self {
-            instants: [0; AT_HAND],
-            ids: [0; AT_HAND],
-            at_hand: rows.start..rows.start,
-            passed: 0,
-            end: rows.end,
-        }
-    }
-
-    /// How many are at hand and were not passed.
-    fn left(&self) -> usize {
-        self.at_hand.len() - self.passed
-    }
-
-    fn is_scarce(&self) -> bool {
-        self.left() < FEW && self.at_hand.end < self.end
-    }
-
-    /// Makes more known, in place of those that were passed. What is not present is nobody's.
-    fn read(&mut self, side: &Side, present: Option<&BooleanBuffer>, offset: i64, nobody: u32) {
-        let next = self.at_hand.start + self.passed;
-        let rows = next..self.end.min(next + AT_HAND);
-        for (instant, end) in self.instants.iter_mut().zip(&side.ends[rows.clone()]) {
-            *instant = end + offset;
-        }
-        side.ids.read(rows.clone(), &mut self.ids);
-        // Whatever the memory of keys has become since they were numbered.
-        self.ids.iter_mut().for_each(|id| *id = nobody.min(*id));
-        if let Some(present) = present {
-            for (row, id) in rows.clone().zip(&mut self.ids) {
-                *id = if present.value(row) { *id } else { nobody };
-            }
-        }
-        (self.at_hand, self.passed) = (rows, 0);
-    }
-}
-
-impl<'a> Lane<'a> {
+impl<'a, const N: usize> Part<'a, N> {
     fn new(held: &'a Held<'a>, rows: Range<usize>, out: &'a mut [u32]) -> Self {
+        let n = rows.len();
+        let lanes = std::array::from_fn(|lane| {
+            let of_lane = rows.start + n * lane / N..rows.start + n * (lane + 1) / N;
+            Lane {
+                all_rows: of_lane.clone(),
+                events: held.ended_by(of_lane.start)..held.ended_by(of_lane.end),
+                rows: of_lane,
+            }
+        });
         Self {
             held,
-            all_rows: rows.clone(),
+            lanes,
+            last: vec![[NONE; N]; held.keys + 1],
+            rows,
             out,
-            last: vec![NONE; held.keys + 1],
-            events: Known::new(held.ended_by(rows.start)..held.ended_by(rows.end)),
-            rows: Known::new(rows),
-            found: [NONE; AT_HAND],
         }
     }
 
-    /// How many steps may be taken before more has to be known; none if no row or no event is left.
-    fn steps(&mut self) -> usize {
-        self.know();
-        self.rows.left().min(self.events.left())
+    /// Passes all; the rows of each lane with its last events.
+    fn pass<T: Number>(mut self, of: &Numbered<T>) -> Vec<(Range<usize>, Vec<u32>)> {
+        if N > 1 {
+            while self.turns() >= FEW {
+                self.pass_in_turn(of);
+            }
+        }
+        for lane in 0..N {
+            self.pass_rest(lane, of);
+        }
+        let lanes = self.lanes.into_iter().enumerate();
+        let passed = lanes.map(|(number, lane)| {
+            let last = self.last.iter().map(|last| last[number]);
+            (lane.all_rows, last.collect())
+        });
+        passed.collect()
     }
 
-    /// Lets rows and events be at hand if there are any left.
-    fn know(&mut self) {
+    /// How many turns each lane may take before it has too few rows or events left for another.
+    fn turns(&self) -> usize {
+        let of_lane = |lane: &Lane| lane.rows.len().min(lane.events.len() / TURN);
+        self.lanes.iter().map(of_lane).min().unwrap_or(0)
+    }
+
+    /// Takes so many turns in each lane.
+    fn pass_in_turn<T: Number>(&mut self, of: &Numbered<T>) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::is_x86_feature_detected as has;
+            let Held { right, offset, .. } = self.held;
+            // Before the first of them no event of the lane has ended, so no end less the offset is beyond the ends of time.
+            let are_near =
+                |lane: &Lane| right.ends[lane.events.start].checked_sub(*offset).is_some();
+            if has!("avx2") && has!("popcnt") && self.lanes.iter().all(are_near) {
+                // SAFETY: the CPU has what the function needs.
+                unsafe { self.pass_by_vectors(of) };
+                return;
+            }
+        }
+        self.pass_with(of, |ends, instant, offset| {
+            ends.iter()
+                .map(|end| usize::from(*end <= instant + offset))
+                .sum()
+        });
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,popcnt")]
+    fn pass_by_vectors<T: Number>(&mut self, of: &Numbered<T>) {
+        use std::arch::x86_64::{
+            _mm256_castsi256_pd, _mm256_cmpgt_epi64, _mm256_loadu_si256, _mm256_movemask_pd,
+            _mm256_set1_epi64x, _mm256_sub_epi64,
+        };
+        self.pass_with(of, |ends, instant, offset| {
+            // SAFETY: the caller has the vectors, and the ends are as many as one has.
+            unsafe {
+                let ends = _mm256_loadu_si256(ends.as_ptr().cast());
+                let ends = _mm256_sub_epi64(ends, _mm256_set1_epi64x(offset));
+                let later = _mm256_cmpgt_epi64(ends, _mm256_set1_epi64x(instant));
+                let ended = !_mm256_movemask_pd(_mm256_castsi256_pd(later)) & 0b1111;
+                ended.count_ones() as usize
+            }
+        });
+    }
+
+    /// Takes the turns; `count_ended` says how many of the next events have ended by an instant and an offset.
+    #[expect(
+        clippy::inline_always,
+        reason = "it takes on the vectors of its caller"
+    )]
+    #[inline(always)]
+    fn pass_with<T: Number>(
+        &mut self,
+        of: &Numbered<T>,
+        count_ended: impl Fn(&[i64; TURN], i64, i64) -> usize,
+    ) {
         let Held {
             left,
             right,
             offset,
+            keys: nobody,
             ..
-        } = self.held;
-        let nobody = self.held.keys as u32;
-        if self.rows.is_scarce() {
-            self.give_out();
-            self.rows.read(left, None, *offset, nobody);
+        } = *self.held;
+        let (of_rows, of_events) = (&of.left.values[..], &of.right.values[..]);
+        for lane in &self.lanes {
+            assert!(lane.rows.end <= left.ends.len().min(of_rows.len()));
+            assert!(lane.events.end <= right.ends.len().min(of_events.len()));
+            assert!(self.rows.start <= lane.rows.start && lane.rows.end <= self.rows.end);
         }
-        if self.events.is_scarce() {
-            self.events.read(right, right.present, 0, nobody);
-        }
-    }
-
-    /// Puts what was found in its place.
-    fn give_out(&mut self) {
-        let (first, n) = (
-            self.rows.at_hand.start - self.all_rows.start,
-            self.rows.passed,
-        );
-        self.out[first..first + n].copy_from_slice(&self.found[..n]);
-    }
-
-    /// Passes what is left; all rows with their last events.
-    fn passed(mut self) -> (Range<usize>, Vec<u32>) {
-        self.know();
-        while self.rows.left() > 0 {
-            let row = self.rows.passed;
-            self.enter_until(self.rows.instants[row]);
-            self.found[row] = self.last[self.rows.ids[row] as usize];
-            self.rows.passed += 1;
-            self.know();
-        }
-        self.give_out();
-        (self.all_rows, self.last)
-    }
-
-    /// Enters the events that have ended by an instant.
-    fn enter_until(&mut self, instant: i64) {
-        while self.events.left() > 0 {
-            let Known {
-                instants,
-                ids,
-                at_hand,
-                passed,
-                ..
-            } = &mut self.events;
-            let known = *passed..at_hand.len();
-            let next = instants[known.clone()].iter().zip(&ids[known.clone()]);
-            let ended = next.take_while(|(end, _)| **end <= instant);
-            for (_, id) in ended {
-                self.last[*id as usize] = (at_hand.start + *passed) as u32;
-                *passed += 1;
-            }
-            if *passed < known.end {
-                return;
-            }
-            self.know();
-        }
-    }
-}
-
-/// Takes so many steps in each of two lanes, which [may be taken](Lane::steps).
-fn pass_in_turn(lanes: &mut [Lane; 2], steps: usize) {
-    assert!(lanes.iter_mut().all(|lane| steps <= lane.steps()));
-    let nobody = lanes[0].held.keys;
-    let [a, b] = lanes;
-    let mut at = [
-        (a.rows.passed, a.events.passed),
-        (b.rows.passed, b.events.passed),
-    ];
-    let firsts = [a.events.at_hand.start as u32, b.events.at_hand.start as u32];
-    let lasts = [a.last.as_mut_ptr(), b.last.as_mut_ptr()];
-    let sides = [(&a.rows, &a.events), (&b.rows, &b.events)];
-    let found = [&mut a.found, &mut b.found];
-    for _ in 0..steps {
-        for lane in 0..2 {
-            let (rows, events) = sides[lane];
-            let (row, event) = &mut at[lane];
-            // SAFETY: each step before has passed either a row or an event, so one of both is still at hand. Ids are at most `nobody`, and there are as many last events
-            // and one more, which nothing else refers to.
-            unsafe {
-                let instant = *rows.instants.get_unchecked(*row);
-                let has_ended = *events.instants.get_unchecked(*event) <= instant;
-                let id = *events.ids.get_unchecked(*event) as usize;
-                let id = if has_ended { id } else { nobody };
-                *lasts[lane].add(id) = firsts[lane] + *event as u32;
-                let last = *lasts[lane].add(*rows.ids.get_unchecked(*row) as usize);
-                *found[lane].get_unchecked_mut(*row) = last;
-                *event += usize::from(has_ended);
-                *row += usize::from(!has_ended);
+        assert!(self.rows.len() <= self.out.len() && nobody < self.last.len());
+        assert!(of.left.has_at_most(nobody) && of.right.has_at_most(nobody));
+        let turns = self.turns();
+        let mut at = (self.lanes.each_ref()).map(|lane| (lane.rows.start, lane.events.start));
+        let last = self.last.as_mut_ptr();
+        // Of the row with number 0.
+        let out = self.out.as_mut_ptr().wrapping_sub(self.rows.start);
+        for _ in 0..turns {
+            for (lane, (row, event)) in at.iter_mut().enumerate() {
+                // SAFETY: each turn before has passed a row at most and as many events as a turn enters, so these are left. Places are at most `nobody`, which has last events.
+                unsafe {
+                    let ends = &*right.ends.as_ptr().add(*event).cast::<[i64; TURN]>();
+                    let ended = count_ended(ends, *left.ends.get_unchecked(*row), offset);
+                    let numbers = &*of_events.as_ptr().add(*event).cast::<[T; TURN]>();
+                    let mut places = of.right.places(numbers, ended, nobody);
+                    if let Some(present) = right.present {
+                        for (next, place) in places.iter_mut().enumerate() {
+                            *place = if present.value(*event + next) {
+                                *place
+                            } else {
+                                nobody
+                            };
+                        }
+                    }
+                    for (next, place) in places.into_iter().enumerate() {
+                        (*last.add(place))[lane] = (*event + next) as u32;
+                    }
+                    let place = of.left.place(*of_rows.get_unchecked(*row), nobody);
+                    *out.wrapping_add(*row) = (*last.add(place))[lane];
+                    *row += usize::from(ended < TURN);
+                    *event += ended;
+                }
             }
         }
+        for (lane, (row, event)) in self.lanes.iter_mut().zip(at) {
+            (lane.rows.start, lane.events.start) = (row, event);
+        }
     }
-    (a.rows.passed, a.events.passed) = at[0];
-    (b.rows.passed, b.events.passed) = at[1];
+
+    /// Passes what is left of a lane.
+    fn pass_rest<T: Number>(&mut self, number: usize, of: &Numbered<T>) {
+        let Held {
+            left,
+            right,
+            keys: nobody,
+            ..
+        } = *self.held;
+        let (instants, ends) = (left.ends, right.ends);
+        let Lane { rows, events, .. } = &mut self.lanes[number];
+        for row in rows.clone() {
+            let instant = instants[row] + self.held.offset;
+            while events.start < events.end && ends[events.start] <= instant {
+                let event = events.start;
+                if right.is_event(event) {
+                    let place = of.right.place(of.right.values[event], nobody);
+                    self.last[place][number] = event as u32;
+                }
+                events.start += 1;
+            }
+            let place = of.left.place(of.left.values[row], nobody);
+            self.out[row - self.rows.start] = self.last[place][number];
+        }
+        rows.start = rows.end;
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{ArrayRef, Int64Array};
     use arrow_buffer::BooleanBuffer;
+    use tilt_codegen::lir::Ty;
 
     use super::*;
-    use crate::{cursor::tests::Dice, keys::Ids};
+    use crate::{
+        cursor::tests::Dice,
+        keys::{Ids, Keys},
+        series::Leaf,
+    };
 
     const KEYS: usize = 37;
 
@@ -327,7 +372,7 @@ mod tests {
             }
             let position = last[held.left.ids.get(row) as usize];
             let held_end = held.right.ends.get(position as usize);
-            let age = held_end.map(|held_end| instant - held_end);
+            let age = held_end.map(|held_end| instant.saturating_sub(*held_end));
             let is_young = age.is_some_and(|age| held.max_age.is_none_or(|most| age < most));
             let is_late = instant > held.run_end;
             found.push(if is_young && !is_late { position } else { NONE });
@@ -370,5 +415,66 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Compares what rows hold with what is looked up, for keys that are numbered.
+    fn check_numbered(
+        number: impl Fn(&[&Leaf], usize) -> (Keys, Vec<Ids>),
+        is_kind: impl Fn(&Ids) -> bool,
+        n: usize,
+        begin: i64,
+    ) {
+        let column = |ids: &Ids| {
+            let keys = (0..n).map(|row| i64::from(ids.get(row)) - 9);
+            Leaf::of_array(
+                &(Arc::new(keys.collect::<Int64Array>()) as ArrayRef),
+                Ty::I64,
+            )
+        };
+        let from = |(mut ends, ids): (Vec<i64>, Ids)| {
+            for end in &mut ends {
+                *end += begin;
+            }
+            ends[0] = begin;
+            (ends, column(&ids))
+        };
+        let (left_ends, left_keys) = from(rows(n, 60, 3));
+        let (right_ends, right_keys) = from(rows(n, 40, 4));
+        let (keys, ids) = number(&[&left_keys, &right_keys], 2);
+        assert!(keys.len() <= KEYS && ids.iter().all(is_kind));
+        let every_third: BooleanBuffer = (0..n).map(|row| row % 3 == 0).collect();
+        for present in [None, Some(&every_third)] {
+            for offset in [0, -7, 25] {
+                let side = |ends, ids, present| Side { ends, ids, present };
+                let held = Held {
+                    left: side(&left_ends, &ids[0], None),
+                    right: side(&right_ends, &ids[1], present),
+                    offset,
+                    max_age: None,
+                    run_end: i64::MAX,
+                    keys: keys.len(),
+                };
+                let expected = expected(&held);
+                for threads in [1, 2] {
+                    let found = held.positions(threads);
+                    let found = found.expect("instants");
+                    assert_eq!(&found[..], expected, "{begin} {offset} {threads}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_hold_events_by_ids_of_any_width() {
+        let is_short = |ids: &Ids| matches!(ids, Ids::Short(_));
+        check_numbered(Keys::number_shortly, is_short, 1 << 17, 0);
+        let is_offset = |ids: &Ids| matches!(ids, Ids::Offset { .. });
+        check_numbered(Keys::number_quickly, is_offset, 20_000, 0);
+    }
+
+    #[test]
+    fn rows_hold_events_at_the_beginning_of_time() {
+        let is_short = |ids: &Ids| matches!(ids, Ids::Short(_));
+        check_numbered(Keys::number_shortly, is_short, 1 << 17, i64::MIN + 8);
     }
 }
