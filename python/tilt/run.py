@@ -276,7 +276,7 @@ class Query:
         """Why the query cannot be run in parts, if it cannot: see :meth:`batches`.
 
         >>> import tilt as tl
-        >>> query = tl.Query("query q unit tick { input ~x: i64 point ~y[t] = reduce sum ~x[-inf : t] output ~y }")
+        >>> query = tl.Query("query q unit tick { input ~x: i64 point ~y[t] = reduce median ~x[-inf : t] output ~y }")
         >>> query.whole
         'a result may depend on the whole past of ~x'
         """

@@ -16,6 +16,7 @@ mod joins;
 mod keyed;
 mod live;
 mod live_adjust;
+mod live_carried;
 mod live_policies;
 mod live_sessions;
 mod live_trill;

@@ -307,8 +307,9 @@ def test_status_tells_how_far_a_session_has_come() -> None:
     assert status.streams["x"].watermark == START + dt.timedelta(seconds=15)
     assert (status.streams["x"].buffered, status.holding_back) == (1, "x")
     assert status.memory > 0
-    whole = ticks()["qty"].cum_sum().session()
+    whole = ticks()["qty"][:].median().session()
     assert whole.status().holds_all is not None
+    assert ticks()["qty"].cum_sum().session().status().holds_all is None
 
 
 def test_a_callback_gets_every_result() -> None:

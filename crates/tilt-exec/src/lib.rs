@@ -45,6 +45,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bytes;
 mod call;
 mod cells;
 mod chunks;

@@ -33,6 +33,7 @@ use crate::{
 
 pub(crate) mod arriving;
 mod by_key;
+mod carry;
 mod checks;
 mod coded;
 mod each_key;
@@ -58,6 +59,8 @@ pub struct Live {
     /// Why all input is held, and why nothing can be told before all has come.
     holds: Option<String>,
     waits: Option<String>,
+    /// Whether what results look back to is carried instead, as far as is known.
+    carries: bool,
     /// Everything that ends up to here was given out.
     until: i64,
     /// Where the run starts, if that was said.
@@ -143,7 +146,7 @@ impl Compiled {
             }
             arriving
         });
-        Ok(Live {
+        let mut live = Live {
             inputs: inputs.collect(),
             query: self.clone(),
             options: options.clone(),
@@ -151,6 +154,7 @@ impl Compiled {
             ends: Ends::of(program),
             holds,
             waits,
+            carries: false,
             until: i64::MIN,
             start: None,
             lasts: i64::MIN,
@@ -158,13 +162,16 @@ impl Compiled {
             going: Going::Unknown,
             lines: Lines::of(program, options),
             none: None,
-        })
+        };
+        live.carries = live.may_carry();
+        Ok(live)
     }
 
     /// Goes on with a live run that was [saved](Live::save), of this query.
     ///
     /// # Errors
-    /// [`LiveError::State`] if the inputs are those of another query, and when rows are not of the declared types.
+    /// [`LiveError::State`] if the inputs are those of another query, [`LiveError::Carried`] if what it carries is not what this version or backend carries, and when rows are
+    /// not of the declared types.
     pub fn resume(&self, state: LiveState, options: &RunOptions) -> Result<Live, Error> {
         let mut live = self.live(options)?;
         let known: Vec<&String> = live.inputs.iter().map(|input| &input.name).collect();
@@ -184,6 +191,9 @@ impl Compiled {
         live.until = state.until;
         live.start = state.start;
         live.lasts = state.lasts;
+        if let Some(carried) = state.carried {
+            live.restore_carried(&carried)?;
+        }
         Ok(live)
     }
 }
@@ -243,8 +253,9 @@ impl Live {
     pub fn begun(&mut self, input: &str, rows: &SnapshotBuffer) -> Result<(), Error> {
         let at = self.find_open(input)?;
         let span = self.given_span();
-        if !rows.is_empty() {
+        if !rows.is_empty() && !self.is_carrying() {
             self.going = Going::Parts;
+            self.carries = false;
         }
         self.inputs[at].set_begun(&self.query.inner.program, span, rows)
     }
@@ -309,6 +320,11 @@ impl Live {
         }
     }
 
+    /// Whether no more is held than results look ahead and recent rows, because what they look back to is [carried](carry) if it has no bound.
+    pub(crate) fn carries(&self) -> bool {
+        self.carries
+    }
+
     /// The rest of the output: no more input comes, and the run ends with the last event, where it was said to last to, or at `end`.
     ///
     /// # Errors
@@ -356,17 +372,27 @@ impl Live {
 
     /// What is held of each input, in order of declaration.
     pub fn held(&self) -> Vec<HeldInput> {
-        let held = self.inputs.iter().map(|input| HeldInput {
-            input: input.name.clone(),
-            rows: input.held_rows(),
-            bytes: input.held_rows() * input.row_bytes(),
+        let ids = self.query.inner.program.inputs().map(|(id, _)| id);
+        let held = self.inputs.iter().zip(ids).map(|(input, id)| {
+            let carried = match &self.going {
+                Going::Steps(running) if running.carried => running.steps.rows_of(id),
+                Going::Keys(each) if each.carried => each.rows_of(id),
+                _ => 0,
+            };
+            let rows = input.held_rows().max(carried);
+            HeldInput {
+                input: input.name.clone(),
+                rows,
+                bytes: rows * input.row_bytes(),
+            }
         });
         held.collect()
     }
 
     /// Why all rows are held, of one input or more, if they are.
     pub fn holds_all(&self) -> Option<&str> {
-        self.holds.as_deref().or(self.waits.as_deref())
+        let holds = self.holds.as_deref().filter(|_| !self.carries);
+        holds.or(self.waits.as_deref())
     }
 
     /// Why nothing is told before [`finish`](Self::finish), if so.
@@ -377,9 +403,10 @@ impl Live {
     /// The run as plain data.
     ///
     /// # Errors
-    /// [`Error::Source`] if rows of an input cannot be put together.
+    /// [`Error::Source`] if rows of an input cannot be put together, and when an earlier error has ended the run.
     pub fn save(&mut self) -> Result<LiveState, Error> {
         (0..self.inputs.len()).for_each(|at| self.pass_on(at));
+        let carried = self.save_carried()?;
         let mut inputs = BTreeMap::new();
         for input in &mut self.inputs {
             inputs.insert(input.name.clone(), input.save()?);
@@ -389,6 +416,7 @@ impl Live {
             start: self.start,
             lasts: self.lasts,
             inputs,
+            carried,
         })
     }
 

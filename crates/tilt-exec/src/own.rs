@@ -27,6 +27,23 @@ pub(crate) enum OwnColumn {
     Last,
 }
 
+/// How far back a stage reads what it has written, besides what its sources and locates tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct OwnBack {
+    /// By number.
+    pub(crate) rows: usize,
+    /// Rows that have a value.
+    pub(crate) events: usize,
+}
+
+impl OwnBack {
+    /// So far back, and as far as before.
+    fn reach(&mut self, rows: usize, events: usize) {
+        self.rows = self.rows.max(rows);
+        self.events = self.events.max(events);
+    }
+}
+
 /// More steps back than this are not unrolled.
 const STEPS: u32 = 64;
 
@@ -46,7 +63,7 @@ impl StageReads<'_, '_> {
             if self.is_plain() {
                 return self.own_rows(body, rows);
             }
-            let (position, found) = rows_back(body, rows);
+            let (position, found) = self.rows_back(body, rows);
             return self.own_term(body, position, found);
         }
         if !self.axis.disjoint {
@@ -64,12 +81,13 @@ impl StageReads<'_, '_> {
             return self.own_rows(body, -i64::from(n));
         }
         if !self.has_gaps() {
-            let (position, found) = rows_back(body, -i64::from(n));
+            let (position, found) = self.rows_back(body, -i64::from(n));
             return self.own_term(body, position, found);
         }
         if n > STEPS {
             return Err(Unsupported("a recurrence far back that may be φ".into()));
         }
+        self.found().own_back.reach(1, n as usize);
         let mut position = body.row();
         for _ in 0..n {
             position = self.last_before(body, position);
@@ -90,6 +108,7 @@ impl StageReads<'_, '_> {
             return self.own_leaves(body, position, found);
         }
         // How old an event is depends on which one has a value.
+        self.found().own_back.reach(1, 0);
         let ended = Locate::OwnEnded {
             offset,
             max_age: None,
@@ -169,6 +188,15 @@ impl StageReads<'_, '_> {
             value: body.load(access),
             valid: body.valid(access),
         })
+    }
+
+    /// A fixed number of rows back, if that row exists.
+    fn rows_back(&mut self, body: &mut Body, rows: i64) -> (ValueId, Valid) {
+        let back = usize::try_from(rows.unsigned_abs()).unwrap_or(usize::MAX);
+        self.found().own_back.reach(back, 0);
+        let (row, rows) = (body.row(), body.int(Ty::I64, rows));
+        let position = body.binary(Binary::Add, row, rows);
+        checked(body, position)
     }
 
     /// The position that a locate finds, 0 where it finds none.
@@ -310,13 +338,6 @@ impl StageReads<'_, '_> {
         }
         own
     }
-}
-
-/// A fixed number of rows back, if that row exists.
-fn rows_back(body: &mut Body, rows: i64) -> (ValueId, Valid) {
-    let (row, rows) = (body.row(), body.int(Ty::I64, rows));
-    let position = body.binary(Binary::Add, row, rows);
-    checked(body, position)
 }
 
 /// A row that may be negative as one that can be looked up, and whether it was not.

@@ -21,7 +21,7 @@ use crate::{
     call::CallPlan,
     cells::CalendarRows,
     facts::{AxisFacts, LeafFacts, SeriesFacts},
-    own::OwnColumn,
+    own::{OwnBack, OwnColumn},
     reads::{Found, Kind, StageReads},
     run::{CHUNK, LONG_CHUNK},
     scatter::{self, ScatterPlan},
@@ -53,6 +53,8 @@ pub(crate) struct Plan {
     pub(crate) sharing: Option<Sharing>,
     /// How windows by key are computed in one pass over the rows of all keys, if they can be.
     pub(crate) scatter: Option<ScatterPlan>,
+    /// Whether rows that are in running totals may be forgotten.
+    pub(crate) carried: bool,
 }
 
 impl Plan {
@@ -108,8 +110,9 @@ pub(crate) struct Stage {
     pub(crate) inside: Option<Inside>,
     /// Of these loops, by their numbers, those for rows whose windows lie whole in their sources, and have no gaps where these are counted.
     pub(crate) full: Vec<(usize, usize)>,
-    /// Which of these the stage reads itself.
+    /// Which of these the stage reads itself, and how far back.
     pub(crate) own: Vec<(OwnColumn, usize)>,
+    pub(crate) own_back: OwnBack,
     pub(crate) facts: SeriesFacts,
 }
 
@@ -320,21 +323,30 @@ pub(crate) enum ParamSource {
     RangeLen(usize),
 }
 
+/// What a plan is for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Purpose {
+    /// Runs that have all rows which their results depend on. Joins may be assumed to be φ at their beginning and end only; runs check it.
+    Whole { gapless: bool },
+    /// Runs that forget rows which are in running totals: these count what they add, and nothing is assumed that rows to come may contradict.
+    Carried,
+}
+
 /// Makes a plan.
 pub(crate) fn plan(
     program: &Program,
     inputs: &BTreeMap<StreamId, SeriesFacts>,
-    gapless: bool,
+    purpose: Purpose,
 ) -> Result<Plan, Unsupported> {
     // Rows of a union may be φ where those of a merge are not, and not every loop can take that.
-    plan_with(program, inputs, gapless, true)
-        .or_else(|_| plan_with(program, inputs, gapless, false))
+    plan_with(program, inputs, purpose, true)
+        .or_else(|_| plan_with(program, inputs, purpose, false))
 }
 
 fn plan_with(
     program: &Program,
     inputs: &BTreeMap<StreamId, SeriesFacts>,
-    gapless: bool,
+    purpose: Purpose,
     unions: bool,
 ) -> Result<Plan, Unsupported> {
     let timelines = Timelines::new(program);
@@ -344,7 +356,8 @@ fn plan_with(
         timelines: &timelines,
         needed: needed(program),
         unions: unions && slack.is_some(),
-        gapless,
+        gapless: purpose == Purpose::Whole { gapless: true },
+        carried: purpose == Purpose::Carried,
         facts: inputs.clone(),
         loops: Vec::new(),
         stages: Vec::new(),
@@ -372,6 +385,7 @@ fn plan_with(
     Ok(Plan {
         sharing,
         scatter,
+        carried: purpose == Purpose::Carried,
         slack,
         reach: reach(program, &timelines),
         gaps: AtomicBool::new(false),
@@ -426,6 +440,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) unions: bool,
     /// Whether joins are assumed to be φ at their beginning and end only; runs check it.
     pub(crate) gapless: bool,
+    /// Whether rows that are in running totals may be forgotten.
+    pub(crate) carried: bool,
     pub(crate) facts: BTreeMap<StreamId, SeriesFacts>,
     pub(crate) loops: Vec<Loop>,
     /// Every stage comes after those that it reads.
@@ -571,6 +587,7 @@ impl<'p> Planner<'p> {
             inside,
             full,
             own: main.own,
+            own_back: main.reads.own_back,
             facts: main.facts,
         }))
     }

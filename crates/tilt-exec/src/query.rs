@@ -23,7 +23,7 @@ use crate::{
     execute::{self, default_threads},
     explain,
     facts::{AxisFacts, LeafFacts, Regular, SeriesFacts},
-    plan::{self, Plan},
+    plan::{self, Plan, Purpose},
     stats::Stats,
 };
 
@@ -145,7 +145,7 @@ pub(crate) struct Inner {
 }
 
 /// What a plan was made for.
-type Shape = (Backend, bool, Vec<(StreamId, SeriesFacts)>);
+type Shape = (Backend, Purpose, Vec<(StreamId, SeriesFacts)>);
 
 /// A plan, and how it came about.
 #[derive(Clone, Debug)]
@@ -172,18 +172,32 @@ impl Inner {
         facts: &BTreeMap<StreamId, SeriesFacts>,
         backend: Backend,
     ) -> Ready {
+        self.prepare_for(self.whole(), facts, backend)
+    }
+
+    /// What a plan of a run on all rows is for.
+    fn whole(&self) -> Purpose {
         let gapless = self.gapless.load(Ordering::Relaxed);
-        if let Some(known) = self.known(facts, backend) {
+        Purpose::Whole { gapless }
+    }
+
+    pub(crate) fn prepare_for(
+        &self,
+        purpose: Purpose,
+        facts: &BTreeMap<StreamId, SeriesFacts>,
+        backend: Backend,
+    ) -> Ready {
+        if let Some(known) = self.known_for(purpose, facts, backend) {
             return known;
         }
         let begun = Instant::now();
         let made = Ready {
-            prepared: Arc::new(self.make(facts, backend, gapless)),
+            prepared: Arc::new(self.make(purpose, facts, backend)),
             took: begun.elapsed(),
             is_new: false,
         };
         let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
-        let shape = shape(facts, backend, gapless);
+        let shape = shape(purpose, facts, backend);
         let made = prepared.entry(shape).or_insert(made).clone();
         Ready {
             is_new: true,
@@ -197,18 +211,27 @@ impl Inner {
         facts: &BTreeMap<StreamId, SeriesFacts>,
         backend: Backend,
     ) -> Option<Ready> {
-        let shape = shape(facts, backend, self.gapless.load(Ordering::Relaxed));
+        self.known_for(self.whole(), facts, backend)
+    }
+
+    fn known_for(
+        &self,
+        purpose: Purpose,
+        facts: &BTreeMap<StreamId, SeriesFacts>,
+        backend: Backend,
+    ) -> Option<Ready> {
+        let shape = shape(purpose, facts, backend);
         let prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
         prepared.get(&shape).cloned()
     }
 
     fn make(
         &self,
+        purpose: Purpose,
         facts: &BTreeMap<StreamId, SeriesFacts>,
         backend: Backend,
-        gapless: bool,
     ) -> Prepared {
-        let plan = match plan::plan(&self.program, facts, gapless) {
+        let plan = match plan::plan(&self.program, facts, purpose) {
             Ok(plan) => Box::new(plan),
             Err(Unsupported(what)) => return Prepared::Interpreted(what),
         };
@@ -282,13 +305,13 @@ impl Inner {
     }
 }
 
-fn shape(facts: &BTreeMap<StreamId, SeriesFacts>, backend: Backend, gapless: bool) -> Shape {
+fn shape(purpose: Purpose, facts: &BTreeMap<StreamId, SeriesFacts>, backend: Backend) -> Shape {
     let facts = facts.iter().map(|(id, facts)| (*id, facts.clone()));
-    (backend, gapless, facts.collect())
+    (backend, purpose, facts.collect())
 }
 
 /// FNV-1a: the same on every machine and in every version.
-fn fingerprint(text: &str) -> u64 {
+pub(crate) fn fingerprint(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })

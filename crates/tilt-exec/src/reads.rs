@@ -9,6 +9,7 @@ use tilt_ir::{Clock, DType, Edge, Expr, ExprId, Id, Source as ClockSource, Strea
 use crate::{
     call::{self, CallPlan},
     facts::AxisFacts,
+    own::OwnBack,
     plan::{Domain, GroupPlan, Locate, ParamSource, Planner, Source},
     window::{self, RangePlan, WindowPlan},
 };
@@ -52,6 +53,7 @@ pub(crate) struct Found {
     pub(crate) sources: Vec<Source>,
     pub(crate) params: Vec<ParamSource>,
     pub(crate) lanes: Lanes,
+    pub(crate) own_back: OwnBack,
 }
 
 impl Default for Found {
@@ -64,6 +66,7 @@ impl Default for Found {
             sources: Vec::new(),
             params: Vec::new(),
             lanes: Lanes::Eight,
+            own_back: OwnBack::default(),
         }
     }
 }

@@ -615,8 +615,14 @@ impl<'a> StageRun<'a> {
         if self.piece.open {
             let windows = readers.windows.into_iter();
             kept.extend(windows.map(|window| {
-                let events_only = self.seen.contains_key(&window.plan.range);
-                window.keep(!events_only)
+                let range = window.plan.range;
+                // Running totals go on whatever is known of rows that they have not read.
+                let stays = if self.stage.ranges[range].is_running() {
+                    !self.is_renumbered(range)
+                } else {
+                    !self.seen.contains_key(&range)
+                };
+                window.keep(stays)
             }));
         }
         Ok(())

@@ -28,6 +28,7 @@ use tilt_codegen::{
 use tilt_ir::StreamId;
 
 use crate::{
+    bytes::{Reader, Writer},
     memory::Scratch,
     plan::{ParamSource, Source},
     range::RangeRun,
@@ -59,6 +60,8 @@ pub(crate) struct WindowRun<'a> {
     params: Vec<u64>,
     /// The largest number of positions in a window so far.
     widest: u64,
+    /// Positions of windows without a beginning that are there no longer.
+    gone: u64,
     /// Bits of all magnitudes so far.
     magnitude: u64,
     panes: Option<Panes>,
@@ -72,6 +75,8 @@ pub(crate) struct WindowRun<'a> {
 /// What a window keeps from one run of its stage to the next, which goes on with the rows after.
 pub(crate) struct Kept {
     widest: u64,
+    /// Positions that are there no longer.
+    gone: u64,
     magnitude: u64,
     /// `None` if it is made anew.
     scans: Option<Scans>,
@@ -93,8 +98,48 @@ enum Scans {
 unsafe impl Send for Kept {}
 
 impl Kept {
+    /// The first position that what is kept of a window without a beginning does not tell.
+    pub(crate) fn carried_from(&self) -> usize {
+        match &self.scans {
+            Some(Scans::Columns(columns)) => columns.told(),
+            _ => 0,
+        }
+    }
+
+    /// Writes what a window without a beginning carries, and what is known of the others.
+    pub(crate) fn save(&mut self, out: &mut Writer) {
+        [self.widest, self.gone, self.magnitude]
+            .into_iter()
+            .for_each(|word| out.word(word));
+        match &mut self.scans {
+            Some(Scans::Columns(columns)) if columns.is_running() => {
+                out.word(1);
+                columns.save(out);
+            }
+            _ => out.word(0),
+        }
+    }
+
+    /// What was [written](Self::save) of a window; other scans are made anew.
+    pub(crate) fn restore(plan: &WindowPlan, from: &mut Reader) -> Option<Self> {
+        let (widest, gone, magnitude) = (from.word()?, from.word()?, from.word()?);
+        let scans = match from.word()? {
+            0 => None,
+            _ => Some(Scans::Columns(Columns::restore(plan, from)?)),
+        };
+        Some(Self {
+            widest,
+            gone,
+            magnitude,
+            scans,
+            panes: None,
+            start: Start::Anew,
+        })
+    }
+
     /// The first positions of the source, a multiple of eight, are there no longer. Nothing asks for them any more.
     pub(crate) fn forget(&mut self, positions: usize) {
+        self.gone += positions as u64;
         // Panes would have to be cut.
         if self.panes.take().is_some() {
             self.scans = None;
@@ -134,7 +179,9 @@ impl<'a> WindowRun<'a> {
         until: usize,
     ) -> Self {
         let series = &all[&range.plan.stream];
-        let (widest, magnitude) = kept.as_ref().map_or((0, 0), |k| (k.widest, k.magnitude));
+        let before = kept.as_ref();
+        let (widest, magnitude) = before.map_or((0, 0), |k| (k.widest, k.magnitude));
+        let gone = before.map_or(0, |kept| kept.gone);
         let (mut scans, before, start) = match kept {
             Some(kept) => (kept.scans, kept.panes, kept.start),
             None => (None, None, Start::Anew),
@@ -233,6 +280,7 @@ impl<'a> WindowRun<'a> {
                 .map(|p| param(piece, p, series))
                 .collect(),
             widest,
+            gone,
             magnitude,
             panes,
             state,
@@ -254,6 +302,7 @@ impl<'a> WindowRun<'a> {
         };
         Kept {
             widest: self.widest,
+            gone: self.gone,
             magnitude: self.magnitude,
             panes: self
                 .panes
@@ -348,7 +397,12 @@ impl<'a> WindowRun<'a> {
                 }
                 self.magnitude |= leaf_magnitude(self.plan.guard, self.all, scanned);
                 if self.plan.guard != Guard::None && range.width().is_none() {
-                    self.widest = self.widest.max(range.widest(scratch));
+                    let gone = if range.plan.is_running() {
+                        self.gone
+                    } else {
+                        0
+                    };
+                    self.widest = self.widest.max(range.widest(scratch) + gone);
                 }
             }
             State::Folded(_) => self.fold(piece, range, rows.len(), scratch),

@@ -244,7 +244,11 @@ impl Leaf {
 
     /// The same rows in memory of their own.
     pub(crate) fn detached(&self) -> Self {
-        let bits = |bits: &BooleanBuffer| BooleanBuffer::new(bits.sliced(), 0, bits.len());
+        // Arrow shares bits that begin with a byte.
+        let bits = |bits: &BooleanBuffer| {
+            let own = Buffer::from_slice_ref(bits.sliced().as_slice());
+            BooleanBuffer::new(own, 0, bits.len())
+        };
         let values = match &self.values {
             Values::Plain(buffer) => {
                 let padded = self.len.next_multiple_of(LANES) * self.ty.bytes();

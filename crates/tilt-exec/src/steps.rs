@@ -10,6 +10,7 @@
 //! | [`track`], [`grown`] | streams on them, and their columns |
 //! | [`reads`] | what a row reads, so when it can be computed |
 //! | [`forget`] | rows that nothing reads any more |
+//! | [`saved`] | all of it as bytes |
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,6 +46,7 @@ mod axis;
 mod forget;
 mod grown;
 mod reads;
+mod saved;
 mod times;
 mod track;
 
@@ -490,8 +492,13 @@ impl Steps {
             match *read {
                 Read::Rows { ahead, .. } if last && ahead > 0 => {}
                 Read::Rows { ahead, .. } => most = most.min(source.rows.saturating_sub(ahead)),
+                // Those before a row that is read by number have come if it has.
+                Read::Events { .. } => {}
                 _ if last => {}
-                Read::Time { ahead, .. } | Read::Last { ahead, .. } | Read::All { ahead } => {
+                Read::Time { ahead, .. }
+                | Read::Last { ahead, .. }
+                | Read::Total { ahead }
+                | Read::All { ahead } => {
                     until = until.min(source.covered.saturating_sub(ahead));
                 }
             }

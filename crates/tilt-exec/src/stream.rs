@@ -1,6 +1,7 @@
 //! Runs over chunks: input arrives chunk by chunk, output leaves part by part, and neither has to fit into memory.
 //!
-//! It is a live run ([`Live`]) that asks for chunks, and computes parts of many rows.
+//! It is a live run ([`Live`]) that asks for chunks, and computes parts of many rows. If that carries what it looks back to without a bound, it goes on chunk by chunk instead, in
+//! steps.
 
 use std::{collections::BTreeMap, error::Error as StdError, time::Instant};
 
@@ -53,7 +54,8 @@ impl Compiled {
     ///
     /// A part is given out once no chunk that is still to come can change it. The span of the run is that of all events unless it is given, which lets progress be told as well.
     ///
-    /// Of each input no more is held than what the next part of the output depends on, in about as much memory as [`RunOptions::memory`] allows.
+    /// Of each input no more is held than what the next part of the output depends on, in about as much memory as [`RunOptions::memory`] allows. Queries that look back without a bound
+    /// (recurrences, running totals) go on from chunk to chunk, on one thread, with what they carry.
     /// Chunks are asked for when they are needed, from the input that has come least far.
     ///
     /// ```
@@ -93,7 +95,8 @@ impl Compiled {
         E: Into<Box<dyn StdError + Send + Sync>>,
     {
         let (program, lineage) = (&self.inner.program, &self.inner.lineage);
-        limits::check(program, lineage)?;
+        let mut live = self.live(options)?;
+        limits::check(program, lineage, live.carries())?;
         let mut given = inputs;
         let mut chunks = Vec::new();
         for (_, input) in program.inputs() {
@@ -103,7 +106,6 @@ impl Compiled {
             };
             chunks.push(of_input);
         }
-        let mut live = self.live(options)?;
         // Only what is held is counted as memory.
         live.lines = None;
         let mut run = StreamRun {
@@ -154,7 +156,9 @@ where
         if cancel.is_some_and(Cancel::is_cancelled) {
             return Err(Error::Cancelled { done: self.done() });
         }
-        if let Some(end) = self.ready()? {
+        if !self.live.carries()
+            && let Some(end) = self.ready()?
+        {
             return self.part(end);
         }
         // First an event of each, then whoever has come least far; in the end also those that only the span depends on.
@@ -175,6 +179,9 @@ where
                     source: error.into(),
                 });
             }
+        }
+        if self.live.carries() {
+            return self.next_steps();
         }
         Ok(None)
     }
@@ -270,11 +277,27 @@ impl<I> StreamRun<I> {
         let asked = self.live.options.part;
         self.is_done = is_last || asked.is_some_and(|asked| asked.end <= end);
         self.check_budget(|input| input.held_rows() - input.fresh_rows())?;
+        Ok(self.given(output))
+    }
+
+    /// Computes what can be told of the rows that have come, by steps that carry what they look back to.
+    fn next_steps(&mut self) -> Result<Option<SnapshotBuffer>, Error> {
+        let output = self.live.take();
+        let output = output.map_err(|error| self.since_start(error))?;
+        self.is_done = self.live.is_exhausted();
+        let held = self.live.held().into_iter();
+        let held: BTreeMap<String, usize> = held.map(|held| (held.input, held.rows)).collect();
+        self.check_budget(|input| held[&input.name])?;
+        Ok(self.given(output))
+    }
+
+    /// A part that is given out: all but those without rows, of which the last is if there was no other.
+    fn given(&mut self, output: SnapshotBuffer) -> Option<SnapshotBuffer> {
         let is_given = !output.is_empty() || self.is_done && !self.has_emitted;
         self.rows += output.len() as u64;
         self.has_emitted |= is_given;
         self.report(if self.is_done { 1.0 } else { self.done() });
-        Ok(is_given.then_some(output))
+        is_given.then_some(output)
     }
 
     /// A part that was cancelled says how far the run had come.

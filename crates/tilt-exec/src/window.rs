@@ -264,6 +264,12 @@ impl Reduction<'_, '_, '_> {
         }
     }
 
+    /// Whether rows of its windows may have been forgotten when they are computed.
+    fn forgets(&mut self) -> bool {
+        let range = &self.reads.found().ranges[self.range];
+        range.is_running() && self.reads.planner.carried
+    }
+
     /// Whether windows are counted out and have a beginning.
     fn by_count(&mut self) -> bool {
         let range = &self.reads.found().ranges[self.range];
@@ -486,7 +492,7 @@ impl Reduction<'_, '_, '_> {
 
     /// How many contributions, and where there is one.
     fn count(&mut self, contributes: Valid) -> Result<(ValueId, Valid)> {
-        if contributes == Valid::Always {
+        if contributes == Valid::Always && !self.forgets() {
             return Ok((self.extent.count, self.extent.nonempty));
         }
         let slots = |_: &mut StageReads, body: &mut Body, _: ValueId, _: Valid| {

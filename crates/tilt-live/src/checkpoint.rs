@@ -4,7 +4,7 @@
 //! "TILTLIVE"  version: u32  fingerprint of the query: u64  length: u64  body  checksum: u64
 //! ```
 //!
-//! The body has, in an order that the version fixes, a text of the options that matter, the instants and counts of the run and of each input, and tables as Arrow IPC streams:
+//! The body has, in an order that the version fixes, a text of the options that matter, the instants and counts of the run and of each input, what the run carries, and tables as Arrow IPC streams:
 //! rows that are held, that wait, that were late, and results that may still be revised. All numbers are little-endian.
 
 use std::{
@@ -22,7 +22,7 @@ use arrow_array::{
 use arrow_cast::cast;
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, Schema};
 use tilt_data::{SnapshotBuffer, TimeColumn, TimeColumns};
-use tilt_exec::{Compiled, InputState, LiveState};
+use tilt_exec::{Compiled, Error, InputState, LiveError, LiveState};
 use tilt_ir::{OPEN, Span};
 
 use crate::{
@@ -39,12 +39,15 @@ use crate::{
 };
 
 const MAGIC: &[u8; 8] = b"TILTLIVE";
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
+/// The version that had no carried state.
+const ROWS_ONLY: u32 = 3;
 
 impl Session {
     /// The session as bytes, from which [`restore`](Self::restore) goes on with the same future: on another machine, with other threads, in a newer version.
     ///
-    /// They are about as many as the rows that are held have: what results to come look back to, and what waits for the watermark.
+    /// They are about as many as the rows that are held have: what results to come look back to, and what waits for the watermark. What is looked back to without a bound is carried, and has
+    /// the size of a few rows.
     ///
     /// # Errors
     /// [`SessionError::Closed`], and when Arrow refuses.
@@ -60,6 +63,10 @@ impl Session {
         body.number(state.until);
         body.maybe(state.start);
         body.number(state.lasts);
+        body.flag(state.carried.is_some());
+        if let Some(carried) = &state.carried {
+            body.section(carried);
+        }
         for port in &self.ports {
             let of_port = &state.inputs[&port.input.name];
             write_port(&mut body, port, of_port)?;
@@ -107,7 +114,7 @@ impl Session {
         if u64::from_le_bytes(*sum) != checksum(sealed) || body.len() as u64 != len {
             return Err(corrupt("its checksum is wrong"));
         }
-        if found != VERSION {
+        if found != VERSION && found != ROWS_ONLY {
             let known = VERSION;
             return Err(SessionError::Version { found, known });
         }
@@ -126,6 +133,9 @@ impl Session {
         state.until = body.number()?;
         state.start = body.maybe()?;
         state.lasts = body.number()?;
+        if found != ROWS_ONLY && body.flag()? {
+            state.carried = Some(body.section()?.to_vec());
+        }
         for port in &mut session.ports {
             read_port(&mut body, port, &mut state)?;
         }
@@ -139,7 +149,11 @@ impl Session {
         if !body.is_at_end() {
             return Err(corrupt("it goes on after its end"));
         }
-        session.live = compiled.resume(state, &session.options.run)?;
+        let live = compiled.resume(state, &session.options.run);
+        session.live = live.map_err(|error| match error {
+            Error::Live(error @ LiveError::Carried) => other(error.to_string()),
+            error => error.into(),
+        })?;
         Ok(session)
     }
 

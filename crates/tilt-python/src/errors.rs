@@ -9,6 +9,7 @@ use pyo3::{
     prelude::*,
 };
 use tilt::{
+    LiveError,
     build::{BuildError, ErrorKind},
     data::DataError,
     interp::{DataError as RowsError, RunError},
@@ -159,6 +160,7 @@ pub(crate) fn run_error(error: &tilt::Error) -> PyErr {
     match error {
         Parse(_) | Verify(_) => query_error(error),
         Run(RunError::Query(_) | RunError::Host(_)) => query_error(error),
+        Live(LiveError::Unsettled { .. }) => query_error(error),
         Run(RunError::Data(rows)) => rows_error(rows),
         Run(RunError::Buffer(_)) => schema_error(error, None, None),
         Run(RunError::Internal(_)) | Internal(_) => InternalError::new_err(error.to_string()),

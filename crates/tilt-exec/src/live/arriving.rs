@@ -306,9 +306,11 @@ impl Arriving {
 
     /// How far it has come.
     pub(crate) fn arrived(&self) -> Arrived {
+        let begun = self.begun_events().map(|event| event.start).min();
+        let begun = begun.unwrap_or(i64::MAX);
         Arrived {
-            covered: self.covered,
-            promised: self.promised,
+            covered: self.covered.min(begun),
+            promised: self.promised.min(begun),
         }
     }
 

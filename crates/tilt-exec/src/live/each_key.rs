@@ -10,15 +10,17 @@ use std::{
 
 use arrow_array::{
     Array, ArrayRef, DictionaryArray, StringArray, cast::AsArray, downcast_primitive_array,
-    types::UInt32Type,
+    make_array, new_null_array, types::UInt32Type,
 };
-use arrow_buffer::ToByteSlice;
+use arrow_buffer::{Buffer, ToByteSlice};
+use arrow_data::ArrayData;
 use arrow_row::{OwnedRow, RowConverter, SortField};
 use arrow_schema::DataType;
 use tilt_data::SnapshotBuffer;
 use tilt_ir::{Program, StreamId};
 
 use crate::{
+    bytes::{Reader, Writer},
     edges,
     error::Error,
     facts::SeriesFacts,
@@ -47,6 +49,8 @@ const FIXED: usize = 1 << 8;
 pub(super) struct EachKey {
     pub(super) prepared: Arc<Prepared>,
     pub(super) common: Arc<Common>,
+    /// Whether they carry what results look back to, and rows that they have are not held besides.
+    pub(super) carried: bool,
     pub(super) inputs: Vec<KeyedInput>,
     pub(super) facts: BTreeMap<StreamId, SeriesFacts>,
     /// The inputs without rows.
@@ -82,10 +86,10 @@ pub(super) struct KeyedInput {
 
 /// The run of a key.
 pub(super) struct OfKey {
-    steps: Steps,
+    pub(super) steps: Steps,
     /// Where the last row of each input ends.
-    last: Vec<i64>,
-    waits: bool,
+    pub(super) last: Vec<i64>,
+    pub(super) waits: bool,
 }
 
 impl EachKey {
@@ -189,7 +193,7 @@ impl EachKey {
 
     /// A run for each key that has none yet.
     fn add_runs(&mut self) -> Result<(), Trouble> {
-        if self.keys.len() > MOST {
+        if self.keys.len() > MOST && !self.carried {
             return Err(Trouble("more keys than have a run each"));
         }
         while self.runs.len() < self.keys.len() {
@@ -257,6 +261,11 @@ impl EachKey {
         rows.map_err(|error| internal(&error))
     }
 
+    /// Rows that are kept of an input.
+    pub(super) fn rows_of(&self, id: StreamId) -> usize {
+        self.runs.iter().map(|run| run.steps.rows_of(id)).sum()
+    }
+
     /// Forgets keys without rows that results after `until` look back to, if there may be many.
     pub(super) fn forget(&mut self, until: i64) {
         let Some(lookback) = self.lookback else {
@@ -284,6 +293,31 @@ impl EachKey {
             *number = new[*number as usize].unwrap_or(0);
         }
         self.left = self.runs.len();
+    }
+}
+
+/// Whether these can be the bytes of a key.
+fn fits(data_type: &DataType, bytes: &[u8]) -> bool {
+    match data_type.primitive_width() {
+        Some(width) => bytes.len() == width,
+        None => std::str::from_utf8(bytes).is_ok(),
+    }
+}
+
+/// A column of one key, by its bytes if it is not null.
+fn one_key(data_type: &DataType, bytes: Option<&[u8]>) -> ArrayRef {
+    match (bytes, data_type) {
+        (None, data_type) => new_null_array(data_type, 1),
+        (Some(bytes), DataType::Utf8) => {
+            let text = std::str::from_utf8(bytes).unwrap_or_default();
+            Arc::new(StringArray::from(vec![text]))
+        }
+        (Some(bytes), data_type) => {
+            let value = ArrayData::builder(data_type.clone()).len(1);
+            let value = value.add_buffer(Buffer::from(bytes));
+            // SAFETY: as many bytes as a value of the type has; a buffer that is copied is aligned.
+            make_array(unsafe { value.build_unchecked() })
+        }
     }
 }
 
@@ -341,8 +375,40 @@ impl Keys {
         })
     }
 
-    fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.rows.len()
+    }
+
+    /// Writes all keys.
+    pub(super) fn save(&self, out: &mut Writer) {
+        let mut all: Vec<&[u8]> = vec![&[]; self.len()];
+        for (bytes, number) in &self.numbers {
+            all[*number as usize] = bytes;
+        }
+        out.bytes(self.data_type.to_string().as_bytes());
+        out.number(self.of_null.map_or(-1, i64::from));
+        out.count(all.len());
+        all.into_iter().for_each(|bytes| out.bytes(bytes));
+    }
+
+    /// Takes keys that were [written](Self::save), of the same type; there are no others.
+    pub(super) fn restore(&mut self, from: &mut Reader) -> Option<()> {
+        let is_same = from.bytes()? == self.data_type.to_string().as_bytes();
+        let of_null = from.number()?;
+        let len = from.count()?;
+        for number in 0..len {
+            let bytes = from.bytes()?;
+            let bytes = (of_null != number as i64).then_some(bytes);
+            let data_type = self.data_type.clone();
+            if !is_same || bytes.is_some_and(|b| !fits(&data_type, b)) {
+                return None;
+            }
+            let found = self.number(bytes, || one_key(&data_type, bytes))?;
+            if found as usize != number {
+                return None;
+            }
+        }
+        Some(())
     }
 
     fn clear(&mut self) {

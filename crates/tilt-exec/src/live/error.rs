@@ -53,6 +53,19 @@ pub enum LiveError {
         /// How far the run is known to go on.
         known: i64,
     },
+    /// Something that loops do not settle, in a run that does not hold the rows which would.
+    #[error(
+        "the run met {what}, and carries what came before instead of all its rows, so that nothing else can settle it; a run on all rows can"
+    )]
+    Unsettled {
+        /// What it is.
+        what: &'static str,
+    },
+    /// A state that carries what another version or backend carries.
+    #[error(
+        "the state carries what its results look back to in a form that this version or backend does not know; resume it with those that saved it, or begin anew"
+    )]
+    Carried,
     /// A state of another query.
     #[error(
         "the state has the inputs {found}, but the query has {known}; resume the query that was saved"

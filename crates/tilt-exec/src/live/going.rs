@@ -12,13 +12,16 @@ use tilt_ir::{Input, OPEN, Overlap, Reach, SpanRule, StreamId};
 use super::{
     Live,
     arriving::Arriving,
+    carry::lasting_facts,
     each_key::{self, EachKey, KeyedInput, Keys},
+    error::LiveError,
     limits::MindsEnd,
 };
 use crate::{
     error::Error,
     facts::{AxisFacts, Regular, SeriesFacts},
     keyed::is_plain,
+    plan::Purpose,
     query::{Backend, RunOptions},
     run::Trouble,
     steps::{Arrived, Common, ROOM, Reached, Steps},
@@ -34,15 +37,22 @@ pub(super) enum Going {
     Keys(Box<EachKey>),
     /// Each part by a run of its own.
     Parts,
+    /// Not any more: what was carried is lost.
+    Failed(LiveError),
 }
 
 pub(super) struct Running {
-    steps: Steps,
+    pub(super) steps: Steps,
     /// How far inputs have come, in order of declaration.
-    arrived: Vec<(StreamId, Arrived)>,
+    pub(super) arrived: Vec<(StreamId, Arrived)>,
     /// Output without events.
-    none: SnapshotBuffer,
+    pub(super) none: SnapshotBuffer,
+    /// Whether steps carry what results look back to, and rows that they have are not held besides.
+    pub(super) carried: bool,
 }
+
+/// Rows that steps did not take.
+const OTHER_ROWS: Trouble = Trouble("a row that the plan was not made for");
 
 impl Live {
     /// Passes rows on to the steps, if there are any.
@@ -55,8 +65,18 @@ impl Live {
         let events = events_of(rows);
         let fits = events.is_some_and(|events| running.steps.push(program, id, &events));
         if !fits {
-            self.going = Going::Unknown;
+            self.begin_anew();
         }
+    }
+
+    /// Rows are not what steps were made for: others begin with all that are held.
+    fn begin_anew(&mut self) {
+        self.going = if self.is_carrying() {
+            let Trouble(what) = OTHER_ROWS;
+            Going::Failed(LiveError::Unsettled { what })
+        } else {
+            Going::Unknown
+        };
     }
 
     /// Passes on the rows of an input that were put together since the last time.
@@ -69,7 +89,7 @@ impl Live {
         };
         let (id, _) = running.arrived[input];
         if !running.steps.append(&self.query.inner.program, id, &rows) {
-            self.going = Going::Unknown;
+            self.begin_anew();
         }
     }
 
@@ -79,13 +99,20 @@ impl Live {
         if matches!(self.going, Going::Unknown) {
             self.begin_steps()?;
         }
-        match self.going {
+        match &self.going {
             Going::Steps(_) => {}
             Going::Keys(_) => return self.by_each_key(),
             Going::Unknown | Going::Parts => return Ok(None),
+            Going::Failed(error) => return Err(error.clone().into()),
         }
         let is_last = self.is_exhausted();
-        let certain = self.furthest(i64::MAX)?;
+        let is_carrying = self.is_carrying();
+        // What is carried is told when steps can tell it, and by nobody else.
+        let certain = if is_carrying {
+            None
+        } else {
+            self.furthest(i64::MAX)?
+        };
         let is_open = self.inputs.iter().any(Arriving::is_open);
         let ends_known = self.ends_known_until();
         let (Some(span), Going::Steps(running)) = (self.span(), &mut self.going) else {
@@ -112,10 +139,14 @@ impl Live {
         } else {
             running.steps.until()
         };
-        let Some(series) = series.ok().filter(|_| certain.is_none_or(|t| t <= until)) else {
+        let series = match series {
+            Ok(series) if certain.is_none_or(|t| t <= until) => series,
             // Whatever steps cannot settle, or not as early, the run of a part does.
-            self.going = Going::Parts;
-            return Ok(None);
+            Ok(_) => {
+                self.going = Going::Parts;
+                return Ok(None);
+            }
+            Err(trouble) => return self.give_up(trouble).map(|()| None),
         };
         let program = &self.query.inner.program;
         let output = if series.axis.len() == 0 {
@@ -136,7 +167,11 @@ impl Live {
     fn tell(&mut self, until: i64, is_last: bool) -> Result<(), Error> {
         if until > self.until {
             self.until = until;
+            let is_carrying = self.is_carrying();
             for input in &mut self.inputs {
+                if is_carrying {
+                    input.hold_no_more();
+                }
                 input.forget(until)?;
             }
         }
@@ -154,18 +189,21 @@ impl Live {
             return Ok(None);
         };
         let until = self.until;
-        let new = self.inputs.iter().map(|i| i.held.rows_after(until)).sum();
-        let held = self.inputs.iter().map(|input| input.held.len()).sum();
-        if each.is_to_count(new, held) {
-            for (number, input) in self.inputs.iter_mut().enumerate() {
-                let first = input.held.len() - input.held.rows_after(until);
-                each.count(number, &input.rows_from(first)?);
+        if !each.carried {
+            let new = self.inputs.iter().map(|i| i.held.rows_after(until)).sum();
+            let held = self.inputs.iter().map(|input| input.held.len()).sum();
+            if each.is_to_count(new, held) {
+                for (number, input) in self.inputs.iter_mut().enumerate() {
+                    let first = input.held.len() - input.held.rows_after(until);
+                    each.count(number, &input.rows_from(first)?);
+                }
+                each.counted = new;
             }
-            each.counted = new;
+            if !each.pays(new, held) {
+                return Ok(None);
+            }
         }
-        if !each.pays(new, held) {
-            return Ok(None);
-        }
+        let is_carried = each.carried;
         let program = &self.query.inner.program;
         let mut arrived = Vec::with_capacity(self.inputs.len());
         let mut pushed = Ok(());
@@ -192,12 +230,17 @@ impl Live {
             _ if is_last => Some(i64::MAX),
             // Nobody else has anything to tell.
             certain if until == i64::MAX => Some(certain.unwrap_or(i64::MIN)),
+            _ if is_carried => Some(until),
             certain => certain.is_none_or(|t| t <= until).then_some(until),
         };
-        let told = told.ok().and_then(|(parts, t)| Some((parts, until(t)?)));
-        let Some((parts, until)) = told else {
-            self.going = Going::Parts;
-            return Ok(None);
+        let told = told.map(|(parts, t)| Some((parts, until(t)?)));
+        let (parts, until) = match told {
+            Ok(Some(told)) => told,
+            Ok(None) => {
+                self.going = Going::Parts;
+                return Ok(None);
+            }
+            Err(trouble) => return self.give_up(trouble).map(|()| None),
         };
         let output = each.assemble(program, &parts)?;
         each.forget(until);
@@ -205,8 +248,8 @@ impl Live {
         Ok(Some(output))
     }
 
-    /// Runs in steps for each key, which have not taken rows yet; `None` if there can be none.
-    fn each_key(&mut self, start: i64) -> Result<Option<EachKey>, Error> {
+    /// Runs in steps for each key, which have not taken rows yet; `None` if there can be none, or none that carry what they look back to, if they are to.
+    pub(super) fn each_key(&mut self, start: i64, carried: bool) -> Result<Option<EachKey>, Error> {
         let inner = Arc::clone(&self.query.inner);
         let program = &inner.program;
         let output = program.stream_dtype(program.output);
@@ -253,6 +296,12 @@ impl Live {
                 mixed: false,
             };
             of_rows.nullable = false;
+            if carried {
+                let Some(lasting) = lasting_facts(declared, rows) else {
+                    return Ok(None);
+                };
+                of_rows = lasting;
+            }
             facts.insert(id, of_rows);
             like.insert(id, rows.slice(0, 0));
             inputs.push(KeyedInput {
@@ -281,12 +330,21 @@ impl Live {
             progress: None,
             ..self.options.clone()
         };
-        let prepared = inner.prepare(&facts, options.backend).prepared;
+        let ready = if carried {
+            inner.prepare_for(Purpose::Carried, &facts, options.backend)
+        } else {
+            inner.prepare(&facts, options.backend)
+        };
+        let prepared = ready.prepared;
         let common = Common::new(program, &prepared, &facts, &options, each_key::ROOM);
-        let common = common.filter(|common| Steps::new(common, &facts, &like, start).is_some());
+        let common = common.filter(|common| {
+            let steps = Steps::new(common, &facts, &like, start);
+            steps.is_some_and(|steps| !carried || steps.carries())
+        });
         Ok(common.map(|common| EachKey {
             prepared,
             common,
+            carried,
             inputs,
             facts,
             like,
@@ -312,6 +370,7 @@ impl Live {
             || options.backend == Backend::Interpreter
             || self.inputs.iter().any(Arriving::has_begun)
         {
+            self.carries = false;
             return Ok(());
         }
         // Cells are counted from the start of the run, whether or not results depend on it.
@@ -319,11 +378,19 @@ impl Live {
             self.going = Going::Unknown;
             return Ok(());
         };
-        if inner.program.inputs().any(|(_, input)| input.key.is_some()) {
-            // Facts are those of rows.
-            if self.inputs.iter().any(Arriving::has_no_rows) {
-                self.going = Going::Unknown;
-            } else if let Some(each) = self.each_key(span.start)? {
+        // Facts are those of rows.
+        if self.is_keyed() && self.inputs.iter().any(Arriving::has_no_rows) {
+            self.going = Going::Unknown;
+            return Ok(());
+        }
+        if self.carries {
+            self.carries = self.begin_to_carry(span.start)?;
+            if self.carries {
+                return Ok(());
+            }
+        }
+        if self.is_keyed() {
+            if let Some(each) = self.each_key(span.start, false)? {
                 self.going = Going::Keys(Box::new(each));
             }
             return Ok(());
@@ -361,13 +428,14 @@ impl Live {
             steps,
             arrived,
             none,
+            carried: false,
         }));
         Ok(())
     }
 }
 
 /// Rows that are events; `None` if what is left out ends others, or one will get an end of its own.
-fn events_of(rows: &SnapshotBuffer) -> Option<Cow<'_, SnapshotBuffer>> {
+pub(super) fn events_of(rows: &SnapshotBuffer) -> Option<Cow<'_, SnapshotBuffer>> {
     let until_next = matches!(rows.timeline().spans(), Spans::UntilNext { .. });
     let timeline = rows.timeline();
     let last = timeline.len().checked_sub(1);

@@ -284,7 +284,7 @@ fn counts(expr: &Expr) -> (bool, bool) {
 /// What stands against telling parts of the output from the part of the input that has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// All input has to be held.
+    /// All input has to be held, unless the run can carry what it looks back to.
     Holds,
     /// Nothing can be told before all input has come.
     Waits,
@@ -356,9 +356,11 @@ pub(crate) fn obstacles(program: &Program, lineage: &Lineage) -> Vec<Obstacle> {
     found
 }
 
-/// Fails if a run over chunks would have to hold all input, or tell nothing before all has come.
-pub(crate) fn check(program: &Program, lineage: &Lineage) -> Result<(), Error> {
-    match obstacles(program, lineage).into_iter().next() {
+/// Fails if a run over chunks would have to hold all input, though it may carry what it looks back to, or tell nothing before all has come.
+pub(crate) fn check(program: &Program, lineage: &Lineage, carries: bool) -> Result<(), Error> {
+    let mut obstacles = obstacles(program, lineage).into_iter();
+    let stands = |obstacle: &Obstacle| obstacle.kind != Kind::Holds || !carries;
+    match obstacles.find(stands) {
         None => Ok(()),
         Some(Obstacle { stream, why, .. }) => {
             let stream = program.streams[stream].name().to_owned();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tilt_data::SnapshotBuffer;
 use tilt_ir::Span;
 
-/// A live run between two pushes: rows that are held and a few instants. [`Live::save`](crate::Live::save) makes one, [`Compiled::resume`](crate::Compiled::resume) goes on with it.
+/// A live run between two pushes: rows that are held, what is carried of others, and a few instants. [`Live::save`](crate::Live::save) makes one, [`Compiled::resume`](crate::Compiled::resume) goes on with it.
 #[derive(Clone, Debug)]
 pub struct LiveState {
     /// Output that ends up to here was given out.
@@ -16,6 +16,8 @@ pub struct LiveState {
     pub lasts: i64,
     /// The inputs by name.
     pub inputs: BTreeMap<String, InputState>,
+    /// What is carried of the rows that are held no longer, if results look back without a bound.
+    pub carried: Option<Vec<u8>>,
 }
 
 /// An input of a [`LiveState`].

@@ -208,6 +208,7 @@ impl Begin {
         };
         Some(Kept {
             widest: 0,
+            gone: 0,
             magnitude: 0,
             scans: Some(Scans::Columns(columns.0.clone())),
             panes: None,
@@ -261,6 +262,7 @@ impl Begin {
         };
         Kept {
             widest: 0,
+            gone: 0,
             magnitude: self.magnitude,
             scans,
             panes: None,

@@ -15,6 +15,7 @@ use super::{
     fill, neutral_words,
 };
 use crate::{
+    bytes::{Reader, Writer},
     memory::{Returned, Scratch},
     range::{Parts, RangeRun},
     view,
@@ -99,6 +100,69 @@ impl Columns {
             early: std::ptr::null(),
             late: std::ptr::null(),
         }
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.running
+    }
+
+    /// Writes running totals: the carry, and the last ones, which rows to come may read.
+    pub(super) fn save(&mut self, out: &mut Writer) {
+        self.drop_before(self.scanned.saturating_sub(LANES));
+        for position in [self.base, self.scanned, self.filled] {
+            out.count(position);
+        }
+        out.words(&self.carry);
+        for (memory, (_, ty)) in self.prefixes.iter().zip(&self.slots) {
+            let from = memory.as_ptr().wrapping_add(PAD * ty.bytes());
+            let len = (self.filled - self.base) * ty.bytes();
+            // SAFETY: what is filled, which nobody writes meanwhile.
+            out.bytes(unsafe { std::slice::from_raw_parts(from, len) });
+        }
+    }
+
+    /// Running totals that were [written](Self::save).
+    pub(super) fn restore(plan: &WindowPlan, from: &mut Reader) -> Option<Self> {
+        let (base, scanned, filled) = (from.count()?, from.count()?, from.count()?);
+        let carry = from.words()?;
+        let kind = match plan.algorithm {
+            Algorithm::Blocks { forward, backward } => Kind::Blocks { forward, backward },
+            Algorithm::Prefix { forward } => Kind::Prefix { forward },
+            _ => return None,
+        };
+        if base > scanned || scanned > filled || carry.len() != plan.slots.len() {
+            return None;
+        }
+        let mut prefixes = Vec::with_capacity(plan.slots.len());
+        for (op, ty) in &plan.slots {
+            let elements = from.bytes()?;
+            if elements.len() != (filled - base).checked_mul(ty.bytes())? {
+                return None;
+            }
+            let memory = Returned::new(room(filled - base) * ty.bytes());
+            fill(memory.as_ptr(), PAD, *ty, op.neutral(*ty));
+            let to = memory.as_ptr().wrapping_add(PAD * ty.bytes());
+            // SAFETY: there is room for as many elements.
+            unsafe { std::ptr::copy_nonoverlapping(elements.as_ptr(), to, elements.len()) }
+            prefixes.push(Arc::new(memory));
+        }
+        Some(Self {
+            kind,
+            slots: plan.slots.clone(),
+            suffixes: Vec::new(),
+            prefixes,
+            base,
+            running: true,
+            scanned,
+            block: 0..filled,
+            carry,
+            filled,
+            has_suffixes: false,
+            open: true,
+            has_more: false,
+            early: std::ptr::null(),
+            late: std::ptr::null(),
+        })
     }
 
     /// Scans of windows without a beginning that go on at a multiple of eight, with the carry there; the source has `len` positions.
@@ -207,6 +271,15 @@ impl Columns {
             }
             let targets = self.targets(columns);
             calls.scan(number, &ranges, &targets, &mut neutral_words(&self.slots));
+        }
+    }
+
+    /// Of windows without a beginning, the first position whose total is not in the carry, or is kept to be read. Where none is scanned that is the first of all.
+    pub(super) fn told(&self) -> usize {
+        if self.running {
+            self.scanned.saturating_sub(LANES)
+        } else {
+            0
         }
     }
 

@@ -5,7 +5,12 @@ use std::{ptr::NonNull, sync::Arc};
 use arrow_buffer::{BooleanBuffer, Buffer, ScalarBuffer, alloc::Allocation, bit_mask::set_bits};
 use tilt_codegen::lir::{LANES, Ty};
 
-use crate::{memory::Returned, run::Output, series::Leaf};
+use crate::{
+    bytes::{Reader, Writer},
+    memory::Returned,
+    run::Output,
+    series::Leaf,
+};
 
 /// A column. How many rows it has, those know who write it; all columns of a stream have as many.
 #[derive(Debug)]
@@ -194,6 +199,56 @@ impl Grown {
         forget(self.at(0), self.ty);
         if let Some(valid) = &self.valid {
             forget(valid.as_ptr(), Ty::Bool);
+        }
+    }
+
+    /// Writes the first `len` rows, if anybody reads them.
+    pub(super) fn save(&self, len: usize, out: &mut Writer) {
+        if !self.is_read {
+            return;
+        }
+        let mut write = |at: *const u8, ty: Ty| {
+            // SAFETY: rows of the column, which nobody writes meanwhile.
+            let rows = unsafe { std::slice::from_raw_parts(at, bytes(ty, len)) };
+            out.bytes(rows);
+        };
+        write(self.at(0), self.ty);
+        if let Some(valid) = &self.valid {
+            write(valid.as_ptr(), Ty::Bool);
+        }
+    }
+
+    /// Takes `len` rows that were [written](Self::save); there are no others. `None` if they are not there.
+    pub(super) fn restore(&mut self, len: usize, from: &mut Reader) -> Option<()> {
+        if !self.is_read {
+            self.reserve(0, len);
+            return Some(());
+        }
+        let values = from.bytes()?;
+        let valid = self.valid.as_ref().map(|_| from.bytes());
+        let has_all = |found: &[u8], ty: Ty| found.len() == bytes(ty, len);
+        if !has_all(values, self.ty) {
+            return None;
+        }
+        self.reserve(0, len);
+        // SAFETY: there is room for as many bytes.
+        unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), self.at(0), values.len()) }
+        if let (Some(bits), Some(found)) = (&self.valid, valid) {
+            let found = found.filter(|found| has_all(found, Ty::Bool))?;
+            // SAFETY: as above.
+            unsafe { std::ptr::copy_nonoverlapping(found.as_ptr(), bits.as_ptr(), found.len()) }
+        }
+        Some(())
+    }
+
+    /// Numbers of rows, none of them less than -1, count `rows` less from now on.
+    pub(super) fn renumber(&mut self, len: usize, rows: usize) {
+        for row in 0..len {
+            let number = self.instant(row) - rows as i64;
+            #[expect(clippy::cast_ptr_alignment, reason = "memory is aligned to vectors")]
+            let at = self.at(row).cast::<i64>();
+            // SAFETY: a row of the column, which nobody else refers to.
+            unsafe { *at = number.max(-1) }
         }
     }
 

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use tilt_ir::{Bounds, StreamId};
 
 use crate::{
-    own::OwnColumn,
+    own::{OwnBack, OwnColumn},
     plan::{Domain, GroupPlan, Locate, Plan, Source, Stage},
-    window::{Current, RangePlan},
+    window::{Algorithm, Current, WindowPlan},
 };
 
 /// What a row that ends at `t` reads of a stream.
@@ -15,10 +15,18 @@ use crate::{
 pub(super) enum Read {
     /// The row with its number, and so many before and after it.
     Rows { back: usize, ahead: usize },
+    /// So many events before the row that is `back` rows before the one with its number.
+    Events { back: usize, events: usize },
     /// Rows that end after `t - back` and start before `t + ahead`, and as many before them.
     Time { back: i64, ahead: i64, rows: usize },
-    /// Rows that start before `t + ahead`, from the last one on that ended by `t - back` and is an event.
-    Last { back: i64, ahead: i64 },
+    /// Rows that start before `t + ahead`, from as many events back as is said before `t - back`.
+    Last {
+        back: i64,
+        ahead: i64,
+        events: usize,
+    },
+    /// What rows that start before `t + ahead` come to, which the scans of the stage's windows tell up to the last one that they have read.
+    Total { ahead: i64 },
     /// All rows that start before `t + ahead`.
     All { ahead: i64 },
 }
@@ -54,15 +62,15 @@ pub(super) fn reads(plan: &Plan, stage: &Stage) -> Option<Vec<(StreamId, Read)>>
             Source::Leaf { stream, locate, .. }
             | Source::Present { stream, locate }
             | Source::Edge { stream, locate, .. } => {
-                found.insert((*stream, located(plan, stage, *locate)?));
+                let reads = located(plan, stage, *locate)?;
+                found.extend(reads.into_iter().map(|read| (*stream, read)));
             }
             Source::OwnRows { rows } => {
                 let back = rows.unsigned_abs() as usize;
                 found.insert((stage.stream, Read::Rows { back, ahead: 0 }));
             }
-            // Numbers of rows are stored: they would have to be counted anew.
-            Source::OwnTable(OwnColumn::Last) | Source::EndsTable => return None,
             Source::OwnTable(_)
+            | Source::EndsTable
             | Source::Position { .. }
             | Source::Ends
             | Source::Starts
@@ -75,19 +83,43 @@ pub(super) fn reads(plan: &Plan, stage: &Stage) -> Option<Vec<(StreamId, Read)>>
             | Source::Distance { .. } => {}
         }
     }
+    let OwnBack { rows, events } = stage.own_back;
+    if rows > 0 {
+        let (back, ahead) = (rows, 0);
+        found.insert((stage.stream, Read::Rows { back, ahead }));
+    }
+    if events > 0 {
+        found.insert((stage.stream, Read::Events { back: 0, events }));
+    }
+    let has_gaps = stage.own.iter().any(|(own, _)| *own == OwnColumn::Last);
     for locate in &stage.locates {
         match locate {
             Locate::OwnActive { offset } | Locate::OwnEnded { offset, .. } => {
                 let (back, ahead) = (offset.checked_neg()?, 0);
                 let rows = 1;
                 found.insert((stage.stream, Read::Time { back, ahead, rows }));
+                if has_gaps {
+                    let events = 1;
+                    found.insert((
+                        stage.stream,
+                        Read::Last {
+                            back,
+                            ahead,
+                            events,
+                        },
+                    ));
+                }
             }
             _ => {}
         }
     }
     for (number, range) in stage.ranges.iter().enumerate() {
-        let read = ranged(plan, stage, range)?;
+        let read = ranged(plan, stage, number)?;
         found.insert((range.stream, read));
+        if let (Read::Total { .. }, Bounds::Ordinal { hi, .. }) = (read, range.bounds) {
+            let events = usize::try_from(1 - hi).unwrap_or(1);
+            found.insert((range.stream, Read::Events { back: 0, events }));
+        }
         let windows = stage.windows.iter().filter(|window| window.range == number);
         for source in windows.flat_map(|window| &window.sources) {
             if let Source::Leaf { stream, .. }
@@ -102,7 +134,7 @@ pub(super) fn reads(plan: &Plan, stage: &Stage) -> Option<Vec<(StreamId, Read)>>
 }
 
 /// What a locate reads.
-fn located(plan: &Plan, stage: &Stage, locate: usize) -> Option<Read> {
+fn located(plan: &Plan, stage: &Stage, locate: usize) -> Option<Vec<Read>> {
     let at = |offset: i64| {
         Some(Read::Time {
             back: offset.checked_neg()?,
@@ -110,7 +142,7 @@ fn located(plan: &Plan, stage: &Stage, locate: usize) -> Option<Read> {
             rows: 1,
         })
     };
-    match &stage.locates[locate] {
+    let read = match &stage.locates[locate] {
         Locate::Same => Some(Read::Rows { back: 0, ahead: 0 }),
         Locate::Rows { rows, .. } => Some(Read::Rows {
             back: usize::try_from(-*rows).unwrap_or(0),
@@ -122,18 +154,30 @@ fn located(plan: &Plan, stage: &Stage, locate: usize) -> Option<Read> {
         Locate::Held { offset, .. } => Some(Read::Last {
             back: offset.checked_neg()?,
             ahead: *offset,
+            events: 1,
         }),
-        // Events that are not at every row may be any number of rows back.
         Locate::Prev {
             of,
             stream: counted,
             n,
         } => {
-            if is_nullable(plan, *counted) {
-                return None;
-            }
             let n = *n as usize;
-            Some(match located(plan, stage, *of)? {
+            // Events that are not at every row may be any number of rows back.
+            let is_nullable = is_nullable(plan, *counted);
+            let [read] = located(plan, stage, *of)?[..] else {
+                return None;
+            };
+            if let (true, Read::Rows { back, .. }) = (is_nullable, read) {
+                return Some(vec![read, Read::Events { back, events: n }]);
+            }
+            Some(match read {
+                Read::Time { back, ahead, .. } | Read::Last { back, ahead, .. } if is_nullable => {
+                    Read::Last {
+                        back,
+                        ahead,
+                        events: n + 2,
+                    }
+                }
                 Read::Rows { back, ahead } => Read::Rows {
                     back: back + n,
                     ahead,
@@ -143,15 +187,15 @@ fn located(plan: &Plan, stage: &Stage, locate: usize) -> Option<Read> {
                     ahead,
                     rows: rows + n,
                 },
-                Read::Last { back, ahead } => Read::Time {
+                Read::Last { back, ahead, .. } => Read::Time {
                     back,
                     ahead,
                     rows: n + 2,
                 },
-                Read::All { .. } => return None,
+                Read::Events { .. } | Read::Total { .. } | Read::All { .. } => return None,
             })
         }
-        Locate::Range { range, .. } => ranged(plan, stage, &stage.ranges[*range]),
+        Locate::Range { range, .. } => ranged(plan, stage, *range),
         Locate::OwnActive { offset } | Locate::OwnEnded { offset, .. } => at(*offset),
         Locate::Choice(number) => match &stage.domain {
             Domain::Merge {
@@ -159,12 +203,40 @@ fn located(plan: &Plan, stage: &Stage, locate: usize) -> Option<Read> {
             } => chosen(&groups[*number], required[*number]),
             _ => None,
         },
-    }
+    };
+    read.map(|read| vec![read])
+}
+
+/// Whether all that is read of a range without a beginning is what its scans carry, and the last row.
+fn is_carried(plan: &Plan, stage: &Stage, number: usize) -> bool {
+    let scans = |window: &WindowPlan| {
+        matches!(
+            window.algorithm,
+            Algorithm::Blocks { .. } | Algorithm::Prefix { .. }
+        ) && window.anchor.is_none()
+            && window.panes.is_none()
+            && !window.gapless
+    };
+    let mut windows = stage.windows.iter().filter(|w| w.range == number);
+    let is_first = |locate: &Locate| matches!(locate, Locate::Range { range, last: false } if *range == number);
+    let range = &stage.ranges[number];
+    plan.carried
+        && range.is_running()
+        && !range.packed
+        && windows.all(scans)
+        && !stage.locates.iter().any(is_first)
 }
 
 /// What a range reads.
-fn ranged(plan: &Plan, stage: &Stage, range: &RangePlan) -> Option<Read> {
+fn ranged(plan: &Plan, stage: &Stage, number: usize) -> Option<Read> {
+    let range = &stage.ranges[number];
     match range.bounds {
+        Bounds::Time { lo: None, hi } if is_carried(plan, stage, number) => {
+            Some(Read::Total { ahead: hi })
+        }
+        Bounds::Ordinal { lo: None, hi } if hi <= 0 && is_carried(plan, stage, number) => {
+            Some(Read::Total { ahead: 0 })
+        }
         // Also a row before, for what has been added up until there.
         Bounds::Time { lo: Some(lo), hi } => Some(Read::Time {
             back: lo.checked_neg()?,
@@ -211,6 +283,7 @@ fn chosen(group: &GroupPlan, required: bool) -> Option<Read> {
     Some(Read::Last {
         back: lo.checked_neg()?,
         ahead: hi.checked_add(next)?,
+        events: 1,
     })
 }
 

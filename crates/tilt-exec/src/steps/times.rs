@@ -5,7 +5,11 @@ use tilt_data::{Spans, Stamps, Timeline};
 use tilt_ir::OPEN;
 
 use super::{Arrived, grown::Grown};
-use crate::{execute::MAX_CELLS, tail::EndsOf};
+use crate::{
+    bytes::{Reader, Writer},
+    execute::MAX_CELLS,
+    tail::EndsOf,
+};
 
 /// The intervals of rows, ordered by end, their starts too.
 #[derive(Debug)]
@@ -292,6 +296,70 @@ impl Times {
             Kind::Fixed { ends, length } => Some(ends.instant(len).saturating_sub(*length)),
             Kind::UntilNext { stamps, .. } => Some(stamps.instant(len) - 1),
             Kind::Intervals { starts, .. } => Some(starts.instant(len)),
+        }
+    }
+
+    /// Writes all rows.
+    pub(super) fn save(&self, out: &mut Writer) {
+        out.count(self.len);
+        match &self.kind {
+            Kind::Regular { t0, period, length } => {
+                [*t0, *period, *length]
+                    .into_iter()
+                    .for_each(|n| out.number(n));
+            }
+            Kind::Fixed { ends, .. } => ends.save(self.len, out),
+            Kind::UntilNext {
+                stamps,
+                next,
+                shown,
+            } => {
+                stamps.save(self.len, out);
+                out.number(*next);
+                out.word(u64::from(*shown));
+            }
+            Kind::Intervals {
+                starts,
+                ends,
+                longest,
+            } => {
+                starts.save(self.len, out);
+                ends.save(self.len, out);
+                out.number(*longest);
+            }
+        }
+    }
+
+    /// Takes rows of the same kind that were [written](Self::save), in place of all.
+    pub(super) fn restore(&mut self, from: &mut Reader) -> Option<()> {
+        let len = from.count()?;
+        self.len = len;
+        match &mut self.kind {
+            Kind::Regular { t0, period, length } => {
+                (*t0, *period, *length) = (from.number()?, from.number()?, from.number()?);
+                (*period > 0).then_some(())
+            }
+            Kind::Fixed { ends, .. } => ends.restore(len, from),
+            Kind::UntilNext {
+                stamps,
+                next,
+                shown,
+            } => {
+                stamps.restore(len, from)?;
+                *next = from.number()?;
+                *shown = from.word()? != 0;
+                Some(())
+            }
+            Kind::Intervals {
+                starts,
+                ends,
+                longest,
+            } => {
+                starts.restore(len, from)?;
+                ends.restore(len, from)?;
+                *longest = from.number()?;
+                Some(())
+            }
         }
     }
 

@@ -41,8 +41,8 @@ impl Track {
         };
     }
 
-    /// The last of the first rows that is an event.
-    pub(super) fn last_event(&self, rows: usize) -> usize {
+    /// The row that is so many events before the end of the first rows; the first event if there are fewer, and that end if there are none.
+    pub(super) fn nth_event(&self, rows: usize, events: usize) -> usize {
         let rows = rows.min(self.rows);
         let present = self.nullable.then(|| {
             let column = if self.is_record { self.leaves } else { 0 };
@@ -54,8 +54,11 @@ impl Track {
             }
         });
         match present.flatten() {
-            Some(bits) => (0..rows).rev().find(|row| bits.value(*row)).unwrap_or(0),
-            None => rows.saturating_sub(1),
+            Some(bits) => {
+                let found = (0..rows).rev().filter(|row| bits.value(*row));
+                found.take(events).last().unwrap_or(rows)
+            }
+            None => rows.saturating_sub(events),
         }
     }
 }
