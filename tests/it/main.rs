@@ -17,6 +17,7 @@ mod keyed;
 mod live;
 mod live_adjust;
 mod live_policies;
+mod live_progress;
 mod live_sessions;
 mod live_trill;
 mod long_windows;
