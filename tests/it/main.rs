@@ -16,6 +16,7 @@ mod joins;
 mod keyed;
 mod live;
 mod live_adjust;
+mod live_cells;
 mod live_policies;
 mod live_progress;
 mod live_sessions;

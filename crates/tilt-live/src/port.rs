@@ -444,8 +444,11 @@ impl Port {
 
     /// No row comes any more that may need the place of one that was moved: it is known what becomes of all of them.
     pub(crate) fn decide_all(&mut self) -> Result<(), SessionError> {
-        let (left_out, moved) = self.queue.decide_all()?;
-        self.decide(&Settled { left_out, moved });
+        let decided = self.queue.decide_all()?;
+        self.decide(&Settled {
+            left_out: decided.overlapping,
+            moved: decided.moved,
+        });
         Ok(())
     }
 

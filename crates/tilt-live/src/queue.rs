@@ -275,17 +275,13 @@ impl Queue {
     }
 
     /// No row comes any more: intervals that were moved and may be left out either are, and are given back, or have begun and are given back by number.
-    pub(crate) fn decide_all(&mut self) -> Result<(Vec<(Row, i64)>, Vec<u64>), ArrowError> {
+    pub(crate) fn decide_all(&mut self) -> Result<Released, ArrowError> {
         if !self.are_exclusive || self.ends != Ends::Apart {
-            return Ok((Vec::new(), Vec::new()));
+            return Ok(Released::default());
         }
-        let Released {
-            mut overlapping,
-            moved,
-            ..
-        } = self.clone().release(OPEN - 1)?;
-        overlapping.retain(|(row, _)| row.yields());
-        let stays: HashSet<u64> = moved.iter().copied().collect();
+        let mut decided = self.clone().release(OPEN - 1)?;
+        decided.overlapping.retain(|(row, _)| row.yields());
+        let stays: HashSet<u64> = decided.moved.iter().copied().collect();
         for Reverse(row) in std::mem::take(&mut self.pending) {
             if !row.yields() {
                 self.pending.push(Reverse(row));
@@ -293,7 +289,7 @@ impl Queue {
                 self.begun.insert(row.seq, row);
             }
         }
-        Ok((overlapping, moved))
+        Ok(decided)
     }
 
     /// The keys of a run's rows, if rows are told apart by them.
