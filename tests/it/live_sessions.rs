@@ -432,7 +432,9 @@ impl Trial<'_> {
                     0 => {
                         session.advance(t)?;
                         lasts = lasts.max(t);
-                        models.values_mut().for_each(|model| model.promise(t));
+                        for model in models.values_mut() {
+                            model.promise(t);
+                        }
                     }
                     1 => {
                         session.advance_input(&other, t)?;
