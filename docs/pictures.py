@@ -1,9 +1,13 @@
-"""Draws the timelines of ``concepts.md`` into ``_static``: run it after a change and look at the result."""
+"""Draws the timelines of ``concepts.md`` and the plot of ``ten_minutes.md`` into ``_static``; look at the result."""
 
 from __future__ import annotations
 
+import doctest
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import tilt
 
 INK, SOFT, BLUE, ORANGE, GREEN = "#57606a", "#d0d7de", "#0969da", "#bc4c00", "#1a7f37"
 WIDTH, LEFT, ROW, UNIT = 780, 150, 58, 29
@@ -175,8 +179,20 @@ def halo() -> Picture:
     return picture
 
 
+def live() -> str:
+    """Two means, drawn as they came: by the code that the page shows."""
+    page = (Path(__file__).parent / "ten_minutes.md").read_text(encoding="utf-8")
+    section = page.split("\n## Live\n")[1]
+    blocks = "".join(re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL))
+    example = doctest.DocTestParser().get_doctest(blocks, {"tl": tilt}, "live", None, None)
+    if doctest.DocTestRunner().run(example, clear_globs=False).failed:
+        raise SystemExit(1)
+    return str(example.globs["plot"])
+
+
 if __name__ == "__main__":
     target = Path(__file__).parent / "_static"
     target.mkdir(exist_ok=True)
     for draw in (validity, window, tumbling, as_of, sessions, halo):
         draw().save(target)
+    (target / "live.svg").write_text(live() + "\n", encoding="utf-8")

@@ -1,7 +1,10 @@
-//! Sessions against the oracle: random programs, rows in any order within the lateness, batches of any size, checkpoints, revisions.
+//! Sessions against the oracle: random programs, rows in any order, batches of any size, policies, promises, idle inputs, checkpoints, revisions.
+//!
+//! Where rows are late a model says which of them count, and where: with every row it knows what the session knows, and no more.
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
+    ops::Range,
     sync::Arc,
 };
 
@@ -14,7 +17,7 @@ use tilt::{
     },
     data::{IngressOptions, Layout, SnapshotBuffer, ingest},
     interp::{Options, RunError, run_buffers},
-    ir::{Input, Program, SpanRule},
+    ir::{Input, OPEN, Overlap, Program, Span, SpanRule},
     live::{
         Completion, InputOptions, Latency, Mode, Policy, Session, SessionError, SessionOptions,
     },
@@ -193,6 +196,138 @@ fn apply(
     Ok(())
 }
 
+/// What a session is to make of the rows of an input: which count, and as which events.
+struct Model {
+    policy: Policy,
+    lateness: i64,
+    /// By how much the time of a row is after the start of its event.
+    offset: i64,
+    span: SpanRule,
+    period: Option<i64>,
+    /// All rows in the order in which they come: their events, and their keys as texts.
+    events: Vec<(Span, String)>,
+    high: i64,
+    promised: i64,
+    is_idle: bool,
+    /// Where a row of each key was first.
+    firsts: HashMap<String, i64>,
+    /// Rows that count, and what they are.
+    counted: Vec<(u64, Span)>,
+    adjusted: u64,
+}
+
+impl Model {
+    fn new(input: &Input, rows: &RecordBatch, policy: Policy, lateness: i64) -> Self {
+        let times = |column: usize| -> &Int64Array {
+            let times = rows.column(column).as_any().downcast_ref();
+            times.expect("times")
+        };
+        let offset = match input.span {
+            SpanRule::Point | SpanRule::UntilNext => 1,
+            SpanRule::Fixed(length) => length,
+            SpanRule::Interval => 0,
+        };
+        let event = |row: usize| {
+            let first = times(0).value(row);
+            match input.span {
+                SpanRule::Interval => Span::new(first, times(1).value(row)),
+                SpanRule::UntilNext => Span::new(first - offset, OPEN),
+                _ => Span::new(first - offset, first),
+            }
+        };
+        let key = input.key.as_ref().and_then(|key| rows.column_by_name(key));
+        let key = |row: usize| format!("{:?}", key.map(|key| key.slice(row, 1)));
+        Self {
+            policy,
+            lateness,
+            offset,
+            span: input.span,
+            period: input.period,
+            events: (0..rows.num_rows())
+                .map(|row| (event(row), key(row)))
+                .collect(),
+            high: i64::MIN,
+            promised: i64::MIN,
+            is_idle: false,
+            firsts: HashMap::new(),
+            counted: Vec::new(),
+            adjusted: 0,
+        }
+    }
+
+    fn watermark(&self) -> i64 {
+        let by_rows = match self.high {
+            i64::MIN => i64::MIN,
+            high => high - self.lateness,
+        };
+        by_rows.max(self.promised)
+    }
+
+    fn promise(&mut self, t: i64) {
+        self.promised = self.promised.max(t - self.offset);
+    }
+
+    fn push(&mut self, rows: Range<usize>) {
+        self.is_idle &= rows.is_empty();
+        for row in rows {
+            let (event, key) = self.events[row].clone();
+            let first = *self.firsts.entry(key).or_insert(event.start);
+            let watermark = self.watermark();
+            let event = if event.start >= watermark {
+                self.high = self.high.max(event.start);
+                event
+            } else if self.policy == Policy::Adjust {
+                let moved = match (self.span, self.period) {
+                    (SpanRule::Interval, _) => Span::new(watermark, event.end),
+                    (_, None) => Span::new(watermark, watermark + event.end - event.start),
+                    (_, Some(period)) => {
+                        let start = watermark + (first - watermark).rem_euclid(period);
+                        Span::new(start, start + event.end - event.start)
+                    }
+                };
+                if moved.start >= moved.end {
+                    continue;
+                }
+                self.adjusted += 1;
+                moved
+            } else {
+                continue;
+            };
+            self.counted.push((row as u64, event));
+        }
+    }
+
+    /// The rows that count, with the times that they have then.
+    fn counted(&self, rows: &RecordBatch) -> RecordBatch {
+        let kept = taken(rows, self.counted.iter().map(|(row, _)| *row).collect());
+        let times = |time: &dyn Fn(&Span) -> i64| -> ArrayRef {
+            let times = self.counted.iter().map(|(_, event)| time(event));
+            Arc::new(Int64Array::from_iter_values(times))
+        };
+        let mut columns = kept.columns().to_vec();
+        if self.span == SpanRule::Interval {
+            columns[1] = times(&|event| event.end);
+            columns[0] = times(&|event| event.start);
+        } else {
+            columns[0] = times(&|event| event.start + self.offset);
+        }
+        RecordBatch::try_new(kept.schema(), columns).expect("as many rows")
+    }
+}
+
+/// Inputs that are idle are as far as the others.
+fn leave_idle_behind(models: &mut BTreeMap<String, Model>) {
+    if models.len() < 2 {
+        return;
+    }
+    let active = models.values().filter(|model| !model.is_idle);
+    let Some(least) = active.map(Model::watermark).min() else {
+        return;
+    };
+    let idle = models.values_mut().filter(|model| model.is_idle);
+    idle.for_each(|model| model.promised = model.promised.max(least));
+}
+
 /// A session to try.
 struct Trial<'a> {
     compiled: &'a Compiled,
@@ -201,6 +336,8 @@ struct Trial<'a> {
     /// How much later than `lateness` rows may come, to revise results.
     horizon: i64,
     lateness: i64,
+    /// What becomes of rows that are later, if there are some that nothing is revised for.
+    policy: Option<Policy>,
     /// Whether intervals come as two rows.
     edges: bool,
     max_batch: Option<usize>,
@@ -223,9 +360,10 @@ impl Trial<'_> {
             .into_iter()
             .fold(options, SessionOptions::latency);
         inputs.fold(options, |options, (_, input)| {
-            let policy = match self.horizon {
-                0 => Policy::Raise,
-                horizon => Policy::Revise { horizon },
+            let policy = match (self.policy, self.horizon) {
+                (Some(policy), _) => policy,
+                (None, 0) => Policy::Raise,
+                (None, horizon) => Policy::Revise { horizon },
             };
             let of_input = InputOptions::new(ingress(input))
                 .lateness(self.lateness)
@@ -239,12 +377,15 @@ impl Trial<'_> {
         })
     }
 
-    /// Pushes all rows, in order of arrival for each input, and takes results in between.
+    /// Pushes all rows, in order of arrival for each input, and takes results in between. Where rows are late, models of the inputs are told what is done.
+    /// The results, and how far time was said to have come.
     fn results(
         &self,
         arriving: &BTreeMap<String, RecordBatch>,
+        models: &mut BTreeMap<String, Model>,
         roll: Roll,
-    ) -> Result<Vec<(String, String)>, SessionError> {
+    ) -> Result<(Vec<(String, String)>, i64), SessionError> {
+        let mut lasts = i64::MIN;
         let mut session = Session::new(self.compiled, self.options())?;
         let is_keyed = self
             .compiled
@@ -272,19 +413,73 @@ impl Trial<'_> {
             let len = (1 + roll(most)).min(rows.num_rows() - from);
             session.push(name, &rows.slice(from, len))?;
             at.insert(*name, from + len);
+            if let Some(model) = models.get_mut(*name) {
+                model.push(from..from + len);
+                leave_idle_behind(models);
+            }
             match roll(8) {
                 0..4 => take(&session.take()?),
                 4 => take(&session.take_now()?),
                 5 => session.at(roll(30) as i64),
                 _ => {}
             }
+            if !models.is_empty() && roll(6) == 0 {
+                let other = arriving.keys().nth(roll(arriving.len()));
+                let other = other.expect("an input").clone();
+                let farthest = models.values().map(|model| model.high).max();
+                let t = farthest.unwrap_or(0).max(0) + roll(12) as i64 - 4;
+                match roll(4) {
+                    0 => {
+                        session.advance(t)?;
+                        lasts = lasts.max(t);
+                        for model in models.values_mut() {
+                            model.promise(t);
+                        }
+                    }
+                    1 => {
+                        session.advance_input(&other, t)?;
+                        models.get_mut(&other).expect("an input").promise(t);
+                        leave_idle_behind(models);
+                    }
+                    2 => {
+                        session.idle(&other)?;
+                        models.get_mut(&other).expect("an input").is_idle = true;
+                        leave_idle_behind(models);
+                    }
+                    _ => {
+                        session.catch_up()?;
+                        for model in models.values_mut().filter(|m| m.high > i64::MIN) {
+                            model.promised = model.promised.max(model.high + 1);
+                        }
+                    }
+                }
+            }
             if roll(8) == 0 {
                 let bytes = session.checkpoint()?;
-                session = Session::restore(self.compiled, &bytes, self.options())?;
+                let options = self.options().run(self.run.clone().threads(1 + roll(3)));
+                session = Session::restore(self.compiled, &bytes, options)?;
             }
         }
         take(&session.close(Completion::End)?);
-        Ok(results)
+        let status = session.status();
+        for input in &status.inputs {
+            let Some(model) = models.get(&input.input) else {
+                continue;
+            };
+            let (counts, all) = (input.counts, model.events.len() as u64);
+            let counted = model.counted.len() as u64;
+            let known = (
+                counts.accepted + counts.overlapping,
+                counts.adjusted,
+                counts.dropped,
+            );
+            assert_eq!(
+                known,
+                (counted, model.adjusted, all - counted),
+                "{status:?}"
+            );
+        }
+        Ok((results, lasts))
     }
 }
 
@@ -297,39 +492,70 @@ fn difference(
     let query = Query::new(program.clone()).expect("verified");
     let compiled = query.compile().expect("compiles");
     let lateness = [0, 1, 5, 40][roll(4)];
-    for (mode, horizon) in [(Mode::Final, 0), (Mode::Final, 7), (Mode::Updates, 0)] {
-        let edges = roll(2) == 0;
-        let mut arriving = BTreeMap::new();
-        let mut inputs = BTreeMap::new();
+    for (mode, horizon, is_late) in [
+        (Mode::Final, 0, false),
+        (Mode::Final, 7, false),
+        (Mode::Updates, 0, false),
+        (Mode::Updates, 7, false),
+        (Mode::Final, 0, true),
+        (Mode::Updates, 0, true),
+    ] {
+        let edges = !is_late && roll(2) == 0;
+        // Rows of events that exclude each other yield where they are moved: `live_adjust` is about those.
+        let may_adjust = program.inputs().all(|(_, input)| {
+            input.overlap != Overlap::Disjoint && input.span != SpanRule::UntilNext
+        });
+        let policy = match is_late.then(|| roll(2)) {
+            Some(1) if may_adjust => Some(Policy::Adjust),
+            Some(_) => Some(Policy::Drop),
+            None => None,
+        };
+        let (mut arriving, mut known) = (BTreeMap::new(), BTreeMap::new());
+        let mut models = BTreeMap::new();
         for (_, input) in program.inputs() {
             let name = input.name.clone();
-            let (rows, delay) = (&rows[&name], lateness + horizon);
-            let (coming, known) = if edges && input.span == SpanRule::Interval {
+            let late = if is_late { [0, 3, 20][roll(3)] } else { 0 };
+            let (rows, delay) = (&rows[&name], lateness + horizon + late);
+            let (coming, of_input) = if edges && input.span == SpanRule::Interval {
                 in_edges(rows, delay, roll)
             } else {
                 let rows = shuffled(rows, delay, roll);
                 (rows.clone(), rows)
             };
-            let options = ingress(input).sort();
-            let Ok(buffer) = ingest(&known, input, program.unit, &options) else {
-                return Ok(());
-            };
-            inputs.insert(name.clone(), buffer);
+            if let Some(policy) = policy {
+                let model = Model::new(input, &coming, policy, lateness);
+                models.insert(name.clone(), model);
+            }
+            known.insert(name.clone(), of_input);
             arriving.insert(name, coming);
         }
         let functions = generate::functions();
-        let options = Options {
-            functions: functions.clone(),
-            ..Options::default()
+        let expected = |known: &BTreeMap<String, RecordBatch>, lasts: i64| {
+            let mut inputs = BTreeMap::new();
+            for (_, input) in program.inputs() {
+                let options = ingress(input).sort();
+                let rows = &known[&input.name];
+                let buffer = ingest(rows, input, program.unit, &options).ok()?;
+                inputs.insert(input.name.clone(), buffer);
+            }
+            let hulls = inputs.values().filter_map(SnapshotBuffer::hull);
+            let hull = hulls.reduce(|a, b| Span::new(a.start.min(b.start), a.end.max(b.end)));
+            // Without a row it is not known where a run begins.
+            let hull = hull.or((lasts == i64::MIN).then_some(Span::new(0, 0)))?;
+            let longer = (lasts > hull.end).then(|| Span::new(hull.start, lasts));
+            let options = Options {
+                functions: functions.clone(),
+                span: longer,
+                ..Options::default()
+            };
+            let expected = run_buffers(program, &inputs, &options).ok()?;
+            expected.to_record_batch(Layout::Interval).ok()
         };
-        let Ok(expected) = run_buffers(program, &inputs, &options) else {
+        // What has no meaning on all rows may have one on those that count.
+        if !is_late && expected(&known, i64::MIN).is_none() {
             return Ok(());
-        };
-        let Ok(expected) = expected.to_record_batch(Layout::Interval) else {
-            return Ok(());
-        };
+        }
         let is_keyed = program.inputs().any(|(_, input)| input.key.is_some());
-        let mut expected = texts(&expected, is_keyed);
         // Machine code takes long to make, and differs from loops in nothing that matters here.
         let backend = match roll(8) {
             0 => Backend::Native,
@@ -339,10 +565,11 @@ fn difference(
         let run = RunOptions::default().backend(backend).threads(1);
         let trial = Trial {
             compiled: &compiled,
-            run: run.functions(functions),
+            run: run.functions(functions.clone()),
             mode,
             horizon,
             lateness,
+            policy,
             edges,
             max_batch: [None, Some(1), Some(5), Some(1000)][roll(4)],
             latency: [
@@ -352,22 +579,33 @@ fn difference(
                 Some(Latency::Clock(10)),
             ][roll(4)],
         };
-        let found = trial.results(&arriving, roll);
-        let mut found = match found {
+        let found = trial.results(&arriving, &mut models, roll);
+        let (mut found, lasts) = match found {
             Ok(found) => found,
             // Away from its part a run sees too little, and may read several values where a read that is preferred would have one.
             Err(SessionError::Run(error)) if matches!(*error, Error::Run(RunError::Query(_))) => {
                 return Ok(());
             }
-            Err(error) => return Err(format!("{mode:?} {lateness} {horizon} fails: {error}")),
+            Err(error) => {
+                return Err(format!(
+                    "{mode:?} {policy:?} {lateness} {horizon} fails: {error}"
+                ));
+            }
         };
+        for (name, model) in &models {
+            known.insert(name.clone(), model.counted(&arriving[name]));
+        }
+        let Some(expected) = expected(&known, lasts) else {
+            return Ok(());
+        };
+        let mut expected = texts(&expected, is_keyed);
         if mode == Mode::Updates || horizon > 0 {
             expected.sort();
             found.sort();
         }
         if expected != found {
             return Err(format!(
-                "{mode:?} {backend:?} lateness {lateness} horizon {horizon} edges {edges}\n// arriving {arriving:?}\n// gives     {expected:?}\n// but here  {found:?}\n",
+                "{mode:?} {policy:?} {backend:?} lateness {lateness} horizon {horizon} edges {edges}\n// arriving {arriving:?}\n// gives     {expected:?}\n// but here  {found:?}\n",
             ));
         }
     }

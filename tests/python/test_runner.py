@@ -19,6 +19,7 @@ from typing import Any, Literal
 import pytest
 
 import tilt as tl
+from crashes import Crash, crashing
 from tilt.live import FileSink, FolderSource, ItemSource, PartSink, Runner
 from tilt.live.state import Commit
 
@@ -78,32 +79,6 @@ def test_what_was_not_committed_is_read_again(tmp_path: Path) -> None:
     with begun(tmp_path) as again:
         again.run()
     assert lines(tmp_path / "out.jsonl") == expected()
-
-
-class Crash(BaseException):
-    """As a process that is killed: nobody handles it."""
-
-
-def crashing(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a call that changes a disk be the last one: the so-manieth half of all calls is done."""
-    calls = iter(range(1 << 30))
-
-    def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: object, **kwargs: object) -> object:
-            number = next(calls)
-            if number > at // 2 or 2 * number == at:
-                raise Crash
-            result = function(*args, **kwargs)
-            if 2 * number + 1 == at:
-                raise Crash
-            return result
-
-        return call
-
-    for name in ("fsync", "pwrite", "ftruncate"):
-        monkeypatch.setattr(os, name, wrapped(getattr(os, name)))
-    for name in ("replace", "unlink"):
-        monkeypatch.setattr(Path, name, wrapped(getattr(Path, name)))
 
 
 @pytest.mark.parametrize("sink", ["lines", "parts"])
@@ -425,6 +400,11 @@ REFUSALS: dict[str, tuple[Callable[[Path], Runner], type[Exception], str]] = {
     "no source": (lambda place: begun(place, 7), TypeError, "not from int"),
     "no sink": (lambda place: Runner(mean(), ROWS, 7, place / "state"), TypeError, "not to int"),
     "a wrong option": (lambda place: begun(place, latenes="3s"), tl.StateError, "latenes"),
+    "late rows that nobody asked for": (
+        lambda place: begun(place, late_sink=place / "late.jsonl"),
+        tl.StateError,
+        "go to no sink, not to a FileSink of `ticks`",
+    ),
     "a function for results": (lambda place: begun(place, on_result=print), TypeError, "sink="),
 }
 

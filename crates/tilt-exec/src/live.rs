@@ -358,6 +358,14 @@ impl Live {
         Ok((!input.is_exhausted).then(|| input.covered()))
     }
 
+    /// The last event of an input that was pushed.
+    ///
+    /// # Errors
+    /// [`LiveError::Unknown`].
+    pub fn last(&self, input: &str) -> Result<Option<Span>, Error> {
+        Ok(self.inputs[self.find(input)?].last)
+    }
+
     /// Whether it was said which events the run may have, and where it ends ([`RunOptions::span`]).
     pub fn has_span(&self) -> bool {
         self.options.span.is_some()

@@ -135,6 +135,8 @@ impl Common {
 pub(crate) struct Steps {
     common: Arc<Common>,
     start: i64,
+    /// Nobody looks at cells that end by then.
+    cells_from: i64,
     axes: Vec<GrowingAxis>,
     streams: BTreeMap<StreamId, Track>,
     /// As the plan's stages.
@@ -161,6 +163,21 @@ pub(crate) struct Arrived {
     pub(crate) promised: i64,
 }
 
+impl Arrived {
+    /// No row that is still to come starts before this.
+    pub(crate) fn furthest(self) -> i64 {
+        self.covered.max(self.promised)
+    }
+
+    /// As far as that, and no further than an instant.
+    pub(crate) fn until(self, most: i64) -> Self {
+        Self {
+            covered: self.covered.min(most),
+            promised: self.promised.min(most),
+        }
+    }
+}
+
 /// How far a run has come.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reached {
@@ -173,12 +190,12 @@ pub(crate) struct Reached {
 }
 
 impl Steps {
-    /// A run that begins at `start` on inputs of which these facts hold, or `None` if its stages cannot go on where they stopped.
+    /// A run that begins at `start` on inputs of which these facts hold, or `None` if its stages cannot go on where they stopped. Cells of grids that end up to `cells_from` are left out.
     pub(crate) fn new(
         common: &Arc<Common>,
         facts: &BTreeMap<StreamId, SeriesFacts>,
         inputs: &BTreeMap<StreamId, SnapshotBuffer>,
-        start: i64,
+        (start, cells_from): (i64, i64),
     ) -> Option<Self> {
         let Prepared::Loops { plan, .. } = &*common.prepared else {
             return None;
@@ -187,6 +204,7 @@ impl Steps {
         let mut steps = Self {
             common: Arc::clone(common),
             start,
+            cells_from: cells_from.max(start),
             axes: Vec::new(),
             streams: BTreeMap::new(),
             stages: Vec::new(),
@@ -235,7 +253,7 @@ impl Steps {
         let axis = match stage.domain {
             Domain::On(stream) => self.streams[&stream].axis,
             Domain::Grid { period, offset } => {
-                let start = self.start.checked_sub(plan.slack?)?;
+                let start = self.cells_from.checked_sub(plan.slack?)?;
                 let first = grid(period, offset, Span::new(start, start.checked_add(period)?));
                 let times = Times::cells(first.end(0), period);
                 self.axes.push(GrowingAxis::new(times, stage.stream));
@@ -546,13 +564,13 @@ impl Steps {
         let growing = &mut self.axes[number_of_axis];
         let steps = &mut self.stages[number];
         match &stage.domain {
-            Domain::Grid { period, .. } => {
+            Domain::Grid { .. } => {
                 let slack = plan.slack.unwrap_or(0);
-                // A cell exists if the run goes on for longer than where it starts.
+                // A cell exists if the run goes on for longer than where it starts, which what is certain does not depend on.
                 let to = if last {
                     end.saturating_add(slack)
                 } else {
-                    until.min(end.saturating_add(period - 1))
+                    until
                 };
                 until = until.min(to);
                 if !growing.times.extend_to(to) {

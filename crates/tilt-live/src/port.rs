@@ -428,6 +428,30 @@ impl Port {
         row.event.start < row.event.end
     }
 
+    /// It is known what becomes of some rows that were moved.
+    pub(crate) fn decide(&mut self, settled: &Settled) {
+        for seq in &settled.moved {
+            self.late.decide(*seq, Fate::Adjusted);
+        }
+        let yielded = settled.left_out.iter().filter(|(row, _)| row.yields());
+        for (row, _) in yielded {
+            self.counts.accepted -= 1;
+            self.counts.adjusted -= 1;
+            self.counts.dropped += 1;
+            self.late.decide(row.seq, Fate::Dropped);
+        }
+    }
+
+    /// No row comes any more that may need the place of one that was moved: it is known what becomes of all of them.
+    pub(crate) fn decide_all(&mut self) -> Result<(), SessionError> {
+        let decided = self.queue.decide_all()?;
+        self.decide(&Settled {
+            left_out: decided.overlapping,
+            moved: decided.moved,
+        });
+        Ok(())
+    }
+
     /// Late rows that nobody has taken yet.
     pub(crate) fn take_late(&mut self, unit: Unit) -> Result<Option<RecordBatch>, ArrowError> {
         self.late

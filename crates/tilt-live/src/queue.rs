@@ -114,10 +114,11 @@ impl Queue {
         }
     }
 
-    /// Where the last one starts of those that wait for a watermark by themselves.
+    /// Where the last one starts of rows that wait by themselves, or have begun.
     pub(crate) fn last_start(&self) -> Option<i64> {
-        let pending = self.pending.iter();
-        pending.map(|Reverse(row)| row.event.start).max()
+        let pending = self.pending.iter().map(|Reverse(row)| row);
+        let rows = pending.chain(self.begun.values());
+        rows.map(|row| row.event.start).max()
     }
 
     /// Where rows start that were moved and may still be left out.
@@ -271,6 +272,24 @@ impl Queue {
             self.key_ends.retain(|key, _| begun.contains(key));
         }
         Ok(released)
+    }
+
+    /// No row comes any more: intervals that were moved and may be left out either are, and are given back, or have begun and are given back by number.
+    pub(crate) fn decide_all(&mut self) -> Result<Released, ArrowError> {
+        if !self.are_exclusive || self.ends != Ends::Apart {
+            return Ok(Released::default());
+        }
+        let mut decided = self.clone().release(OPEN - 1)?;
+        decided.overlapping.retain(|(row, _)| row.yields());
+        let stays: HashSet<u64> = decided.moved.iter().copied().collect();
+        for Reverse(row) in std::mem::take(&mut self.pending) {
+            if !row.yields() {
+                self.pending.push(Reverse(row));
+            } else if stays.contains(&row.seq) {
+                self.begun.insert(row.seq, row);
+            }
+        }
+        Ok(decided)
     }
 
     /// The keys of a run's rows, if rows are told apart by them.

@@ -140,19 +140,16 @@ impl Session {
         Ok(())
     }
 
-    /// Lets no row wait for its watermark any longer: of each input none is to come up to the time of its last one.
+    /// Lets no row wait for its watermark any longer: of each input none is to come up to the time of its last one. Rows that were moved tell no time; those that were moved
+    /// further wait on.
     ///
     /// # Errors
     /// [`SessionError::Closed`].
     pub fn catch_up(&mut self) -> Result<(), SessionError> {
         self.check_open()?;
         for port in &mut self.ports {
-            let last = port
-                .queue
-                .last_start()
-                .map_or(port.high, |last| last.max(port.high));
-            if last > i64::MIN {
-                port.promise(last.saturating_add(1));
+            if port.high > i64::MIN {
+                port.promise(port.high.saturating_add(1));
             }
         }
         self.pace.hurry();
@@ -266,7 +263,17 @@ impl Session {
                 self.live.take()?.slice(0, 0)
             }
             Completion::Flush => {
-                self.catch_up()?;
+                for port in &mut self.ports {
+                    let given = self.live.last(&port.input.name)?;
+                    let starts = given.map(|event| event.start).into_iter();
+                    let last = starts
+                        .chain(port.queue.last_start())
+                        .fold(port.high, i64::max);
+                    if last > i64::MIN {
+                        port.promise(last.saturating_add(1));
+                    }
+                    port.decide_all()?;
+                }
                 self.settle_to(Port::watermark)?;
                 self.live.take()?
             }
@@ -408,17 +415,13 @@ impl Session {
             let settled = port.settle(&mut queue, until, (number, &mut self.live));
             port.queue = queue;
             let settled = settled?;
-            for seq in settled.moved {
-                port.late.decide(seq, Fate::Adjusted);
-            }
-            for (row, previous) in settled.left_out {
+            port.decide(&settled);
+            let in_time = settled
+                .left_out
+                .into_iter()
+                .filter(|(row, _)| !row.yields());
+            for (row, previous) in in_time {
                 port.counts.accepted -= 1;
-                if row.yields() {
-                    port.counts.adjusted -= 1;
-                    port.counts.dropped += 1;
-                    port.late.decide(row.seq, Fate::Dropped);
-                    continue;
-                }
                 port.counts.overlapping += 1;
                 if port.options.policy == Policy::Raise && error.is_none() {
                     error = Some(SessionError::Overlap {

@@ -112,6 +112,24 @@ def as_sink(given: object) -> Sink:
     raise TypeError(message)
 
 
+def late_sinks_of(given: object, streams: list[str]) -> dict[str, Sink]:
+    """Give the sink of each stream's late rows; if there is one stream, its sink alone will do.
+
+    >>> late_sinks_of("late.jsonl", ["ticks"]), late_sinks_of(None, ["ticks"])
+    ({'ticks': FileSink('late.jsonl')}, {})
+    """
+    from tilt.live.options import known_stream, listed  # noqa: PLC0415
+
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        return {known_stream(name, streams, "late_sink="): as_sink(each) for name, each in given.items()}
+    if len(streams) == 1:
+        return {streams[0]: as_sink(given)}
+    message = f"name a sink for late rows of each stream: late_sink={{{streams[0]!r}: ...}}; {listed(streams)}"
+    raise TypeError(message)
+
+
 def sources_of(given: object, streams: list[str]) -> dict[str, Source]:
     """Give the source of each stream; if there is one stream, its source alone will do.
 

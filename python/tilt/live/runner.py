@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 from tilt import _native
 from tilt.errors import CheckpointError, StateError, TiltError
-from tilt.live.adapters import as_sink, sources_of
+from tilt.live.adapters import as_sink, late_sinks_of, sources_of
 from tilt.live.options import nanoseconds, plain
 from tilt.live.session import Session
 from tilt.live.state import Commit, State
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
     from tilt.durations import Duration
-    from tilt.live.adapters import Position, Source
+    from tilt.live.adapters import Position, Sink, Source
     from tilt.live.options import Completion
     from tilt.live.session import Sessionable
     from tilt.live.status import Status
@@ -87,6 +87,7 @@ class Runner:
         sink: object,
         state: str | PathLike[str],
         *,
+        late_sink: object = None,
         every: Duration | float = "1s",
         end: Completion = "end",
         on_commit: Callable[[RunStatus], object] | None = None,
@@ -107,6 +108,9 @@ class Runner:
             a file that ends with ``.jsonl`` or ``.csv``; ``"-"`` for standard output; a function of rows and a number.
         state
             A directory for what the run has to keep.
+        late_sink
+            What late rows go to that were left out or moved, as :meth:`tilt.Session.late` gives them: as ``sink``, or
+            by stream if there are several. Each comes once, as results do.
         every
             How often it is made safe: seconds, or a text such as ``"500ms"``; zero for as often as possible. Results
             are given when they are safe.
@@ -141,17 +145,19 @@ class Runner:
         self._readers: dict[str, Iterator[tuple[object, Position]]] = {}
         self._session: Session | None = None
         self._sink = as_sink(sink)
+        self._late: dict[str, list[Table]] = {}
+        self._late_positions: dict[str, Position] = {}
+        self._late_undelivered: dict[str, Table] = {}
         self._state = State(state)
-        self._has_sink = False
+        self._opened: list[Sink] = []
         try:
-            self._begin(query, sources, options)
+            self._begin(query, sources, late_sink, options)
         except BaseException:
             self._state.close()
-            if self._has_sink:
-                self._sink.close()
+            self._close_sinks()
             raise
 
-    def _begin(self, query: Sessionable, sources: object, options: dict[str, Any]) -> None:
+    def _begin(self, query: Sessionable, sources: object, late_sink: object, options: dict[str, Any]) -> None:
         kept = {name: value for name, value in options.items() if name not in (*_RUN, "schema") and value is not None}
         if "start" in kept:
             kept["start"] = str(kept["start"])
@@ -167,13 +173,26 @@ class Runner:
         session = query.session(**options) if last is None or last.session is None else self._restored(query, options)
         self._sources = sources_of(sources, session.streams)
         self._positions = {name: self._position(name, source) for name, source in self._sources.items()}
+        self._late_sinks = late_sinks_of(late_sink, session.streams)
         kind, position = self._commit.sink
         if last is not None and kind != type(self._sink).__name__:
             message = f"results of the run in {self._state.directory} go to a {kind}, not a {type(self._sink).__name__}"
             raise StateError(message)
+        kinds = {name: type(each).__name__ for name, each in self._late_sinks.items()}
+        known = {name: kind for name, (kind, _) in self._commit.late.items()}
+        if last is not None and kinds != known:
+            message = (
+                f"late rows of the run in {self._state.directory} go to {_sinks(known)}, not to {_sinks(kinds)}; "
+                "go on with the same late_sink=, or name another directory"
+            )
+            raise StateError(message)
         self._sink_position = self._sink.open(position)
-        self._has_sink = True
-        self._undelivered = self._commit.output
+        self._opened.append(self._sink)
+        for name, each in self._late_sinks.items():
+            _, position = self._commit.late.get(name, ("", None))
+            self._late_positions[name] = each.open(position)
+            self._opened.append(each)
+        self._undelivered, self._late_undelivered = self._commit.output, dict(self._commit.late_output)
         self._deliver()
         if self._commit.is_ended:
             return
@@ -268,6 +287,7 @@ class Runner:
                 if place is not None and error.args:
                     error.args = (f"{place}: {error.args[0]}", *error.args[1:])
                 raise
+            self._take_late(stream)
             self._is_changed = True
         self._positions[stream] = position
         self._is_torn = False
@@ -277,6 +297,7 @@ class Runner:
         """End the session: no stream has more."""
         self._is_torn = True
         self._give(self._session.close(self._end))  # type: ignore[union-attr]
+        self._take_all_late()
         self._session = None
         self._is_torn, self._is_changed = False, True
 
@@ -284,6 +305,18 @@ class Runner:
         if len(rows):
             self._pending.append(rows)
             self._waiting += len(rows)
+
+    def _take_late(self, stream: str) -> None:
+        """Take late rows of a stream, of which the session keeps so many, if somebody asked for them."""
+        if stream in self._late_sinks and self._session is not None and self._session.is_begun:
+            rows = self._session.late(stream)
+            if len(rows):
+                self._late.setdefault(stream, []).append(rows)
+
+    def _take_all_late(self) -> None:
+        """Take late rows of all streams: what becomes of a row may be known by rows of another stream."""
+        for stream in self._late_sinks:
+            self._take_late(stream)
 
     def stop(self) -> None:
         """Let :meth:`run` come back soon; any thread may call it."""
@@ -309,7 +342,9 @@ class Runner:
         if not self._is_changed:
             return
         session = self._session
-        output = Table(_native.Table.joined([table._handle for table in self._pending])) if self._pending else None
+        self._take_all_late()
+        output = _joined(self._pending) if self._pending else None
+        late_output = {name: _joined(parts) for name, parts in self._late.items()}
         commit = Commit(
             number=self._commit.number + 1,
             rows=self._commit.rows + self._waiting,
@@ -318,11 +353,13 @@ class Runner:
             sink=(type(self._sink).__name__, self._sink_position),
             session=session.checkpoint() if session is not None and session.is_begun else None,
             output=output,
+            late=self._late_places(),
+            late_output=late_output,
             is_ended=session is None,
         )
         self._state.store(commit)
-        self._commit, self._undelivered = commit, output
-        self._pending, self._waiting = [], 0
+        self._commit, self._undelivered, self._late_undelivered = commit, output, late_output
+        self._pending, self._waiting, self._late = [], 0, {}
         self._is_changed, self._committed = False, time.monotonic()
         self._deliver()
         if self._on_commit is not None:
@@ -333,6 +370,15 @@ class Runner:
         if self._undelivered is not None:
             self._sink_position = self._sink.write(self._undelivered, self._commit.number)
             self._undelivered = None
+        for name in list(self._late_undelivered):
+            rows = self._late_undelivered[name]
+            self._late_positions[name] = self._late_sinks[name].write(rows, self._commit.number)
+            del self._late_undelivered[name]
+
+    def _late_places(self) -> dict[str, tuple[str, Position]]:
+        """Tell what late rows of each stream are written by, and where the next begin."""
+        sinks = self._late_sinks.items()
+        return {name: (type(sink).__name__, self._late_positions[name]) for name, sink in sinks}
 
     def _check(self) -> None:
         if not self._state.is_open:
@@ -379,14 +425,21 @@ class Runner:
         if not self._state.is_open:
             return
         try:
-            if self._undelivered is None and self._commit.output is not None:
-                # It is certain by now that the sink has it.
-                sink = (type(self._sink).__name__, self._sink_position)
-                self._commit = dataclasses.replace(self._commit, output=None, sink=sink)
+            is_delivered = self._undelivered is None and not self._late_undelivered
+            if is_delivered and (self._commit.output is not None or self._commit.late_output):
+                # It is certain by now that the sinks have it.
+                sink, late = (type(self._sink).__name__, self._sink_position), self._late_places()
+                self._commit = dataclasses.replace(self._commit, output=None, sink=sink, late=late, late_output={})
                 self._state.store(self._commit)
         finally:
             self._state.close()
-            self._sink.close()
+            self._close_sinks()
+
+    def _close_sinks(self) -> None:
+        with contextlib.ExitStack() as stack:
+            for sink in self._opened:
+                stack.callback(sink.close)
+            self._opened = []
 
     def __enter__(self) -> Runner:
         return self
@@ -425,6 +478,14 @@ class Runner:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _joined(tables: list[Table]) -> Table:
+    return Table(_native.Table.joined([table._handle for table in tables]))
+
+
+def _sinks(kinds: dict[str, str]) -> str:
+    return ", ".join(f"a {kind} of `{name}`" for name, kind in kinds.items()) or "no sink"
 
 
 def _listed(options: object) -> str:

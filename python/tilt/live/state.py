@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from tilt.live.adapters import Position
 
 _MAGIC = b"TILTRUNS"
-_VERSION = 1
+_VERSION = 2
+_KNOWN = (1, 2)
+"""Versions that can be read: the first had no late rows."""
 _HEAD = len(_MAGIC) + 4 + 4
 _CHECKSUM = 4
 
@@ -49,6 +51,10 @@ class Commit:
     """The session; none before it has begun and after it has ended."""
     output: Table | None = None
     """The results since the commit before, unless it is certain that the sink has them."""
+    late: Mapping[str, tuple[str, Position]] = field(default_factory=dict)
+    """What late rows of each stream are written by, if they are, and where those of this commit begin."""
+    late_output: Mapping[str, Table] = field(default_factory=dict)
+    """Late rows of streams since the commit before, unless it is certain that their sinks have them."""
     is_ended: bool = False
 
     def packed(self) -> bytes:
@@ -58,6 +64,7 @@ class Commit:
         ('PartSink', 2)
         """
         session, output = self.session or b"", b"" if self.output is None else self.output._handle.to_ipc()
+        late_output = {name: rows._handle.to_ipc() for name, rows in self.late_output.items()}
         about = {
             "number": self.number,
             "rows": self.rows,
@@ -66,11 +73,13 @@ class Commit:
             "sink": self.sink,
             "session": None if self.session is None else len(session),
             "output": None if self.output is None else len(output),
+            "late": dict(self.late),
+            "late_output": {name: len(rows) for name, rows in late_output.items()},
             "is_ended": self.is_ended,
         }
         head = json.dumps(about, separators=(",", ":")).encode()
         sizes = _VERSION.to_bytes(4, "little") + len(head).to_bytes(4, "little")
-        body = b"".join((_MAGIC, sizes, head, session, output))
+        body = b"".join((_MAGIC, sizes, head, session, output, *late_output.values()))
         return body + zlib.crc32(body).to_bytes(_CHECKSUM, "little")
 
     @classmethod
@@ -91,19 +100,32 @@ class Commit:
             message = "it is not whole: its checksum is wrong"
             raise StateError(message)
         version, size = (int.from_bytes(body[at : at + 4], "little") for at in (len(_MAGIC), len(_MAGIC) + 4))
-        if version != _VERSION:
-            message = f"it has version {version}, but only {_VERSION} is known; use the tilt that wrote it"
+        if version not in _KNOWN:
+            message = (
+                f"it has version {version}, but only versions up to {_VERSION} are known; use the tilt that wrote it"
+            )
             raise StateError(message)
         about = json.loads(body[_HEAD : _HEAD + size])
-        cut = _HEAD + size + (about["session"] or 0)
+        at = _HEAD + size
+
+        def next_part(length: int) -> bytes:
+            nonlocal at
+            at += length
+            return body[at - length : at]
+
+        session = None if about["session"] is None else next_part(about["session"])
+        output = None if about["output"] is None else Table(_native.Table.from_ipc(next_part(about["output"])))
+        late_output = about.get("late_output", {}).items()
         return cls(
             number=about["number"],
             rows=about["rows"],
             options=about["options"],
             sources={name: (kind, position) for name, (kind, position) in about["sources"].items()},
             sink=tuple(about["sink"]),
-            session=None if about["session"] is None else body[_HEAD + size : cut],
-            output=None if about["output"] is None else Table(_native.Table.from_ipc(body[cut:])),
+            session=session,
+            output=output,
+            late={name: (kind, position) for name, (kind, position) in about.get("late", {}).items()},
+            late_output={name: Table(_native.Table.from_ipc(next_part(length))) for name, length in late_output},
             is_ended=about["is_ended"],
         )
 

@@ -96,7 +96,7 @@ impl Live {
         };
         let ready = inner.prepare_for(Purpose::Carried, &facts, options.backend);
         let common = Common::new(&inner.program, &ready.prepared, &facts, &options, ROOM)?;
-        let carries = Steps::new(&common, &facts, &like, 0)?.carries();
+        let carries = Steps::new(&common, &facts, &like, (0, 0))?.carries();
         carries.then_some(Beginning {
             common,
             facts,
@@ -131,7 +131,7 @@ impl Live {
         else {
             return Ok(None);
         };
-        let Some(mut steps) = Steps::new(&common, &facts, &like, start) else {
+        let Some(mut steps) = Steps::new(&common, &facts, &like, (start, start)) else {
             return Ok(None);
         };
         let inner = Arc::clone(&self.query.inner);

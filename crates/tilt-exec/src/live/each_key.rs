@@ -1,7 +1,8 @@
 //! Live runs by key in steps: a run in steps for each key, all by one plan.
 //!
 //! Keys do not see each other. Where the events of the output begin and end with rows of their key, and do not look ahead, only a key with new rows has new results, and
-//! those cost what its rows cost. A key that nothing looks back to any more is forgotten.
+//! those cost what its rows cost. Where they are cells of a grid all keys share a clock: rows are taken when time has passed the end of a cell, and then every key goes on that has rows
+//! which cells to come look back to. A key that nothing looks back to any more is forgotten.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -26,6 +27,7 @@ use crate::{
     facts::SeriesFacts,
     keyed::{Events, RowKeys, gather_leaf, merge},
     pieces::slice,
+    plan::{Domain, Plan},
     query::Prepared,
     run::Trouble,
     series::Leaf,
@@ -45,6 +47,34 @@ const STEP: usize = 1 << 7;
 /// What the run of a part costs besides its rows: as much as taking so many rows.
 const FIXED: usize = 1 << 8;
 
+/// What a step of a key costs besides its rows where the run of a part computes the cells of all keys in one pass: as much as so many rows in that.
+const STEP_OF_CELLS: usize = 1 << 10;
+/// What taking a row into the run of its key costs, where rows are taken to compute cells: as much as so many rows in the run of a part.
+const TAKE: usize = 1 << 2;
+
+/// Cells of a grid that the output consists of.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Cells {
+    /// How far back of a cell that is told others are looked at.
+    back: i64,
+    /// Whether the run of a part computes them in one pass over the rows of all keys.
+    in_one_pass: bool,
+}
+
+impl Cells {
+    /// Those of the output of a plan, in which nothing looks further back than so far.
+    pub(super) fn of(plan: &Plan, back: i64) -> Self {
+        let is_alone = match &plan.stages[..] {
+            [stage] => matches!(stage.domain, Domain::Grid { .. }) && stage.own.is_empty(),
+            _ => false,
+        };
+        Self {
+            back: if is_alone { 0 } else { back },
+            in_one_pass: plan.scatter.is_some(),
+        }
+    }
+}
+
 /// The runs of all keys.
 pub(super) struct EachKey {
     pub(super) prepared: Arc<Prepared>,
@@ -56,6 +86,10 @@ pub(super) struct EachKey {
     /// The inputs without rows.
     pub(super) like: BTreeMap<StreamId, SnapshotBuffer>,
     pub(super) start: i64,
+    /// If the output consists of cells of a grid.
+    pub(super) cells: Option<Cells>,
+    /// Results up to here were given out.
+    pub(super) told: i64,
     /// How far back results look, if that is known: then keys are forgotten.
     pub(super) lookback: Option<i64>,
     /// Output without events.
@@ -97,8 +131,24 @@ impl EachKey {
     /// are held, so not before parts have cost as much.
     pub(super) fn pays(&mut self, new: usize, held: usize) -> bool {
         self.known = self.known.max(self.runs.len());
-        let steps = STEP * self.known.min(new);
-        if are_many(new, held) && new + steps > held {
+        let is_dear = match self.cells {
+            None => are_many(new, held) && new + STEP * self.known.min(new) > held,
+            Some(cells) => {
+                let keys = if self.runs.is_empty() {
+                    self.known
+                } else {
+                    self.waiting.len()
+                };
+                let (of_part, of_key) = if cells.in_one_pass {
+                    (held, STEP_OF_CELLS)
+                } else {
+                    // Which is a run for each key as well.
+                    (held + STEP * keys, STEP)
+                };
+                TAKE * new + of_key * keys > FIXED + of_part
+            }
+        };
+        if is_dear {
             self.spent = 0;
             self.runs.clear();
             self.waiting.clear();
@@ -146,7 +196,8 @@ impl EachKey {
         } = self.inputs[input];
         let column = rows.column(&self.inputs[input].key).ok_or(OTHER)?;
         let numbers = self.keys.numbers_of(column.array()).ok_or(OTHER)?;
-        self.add_runs()?;
+        let from = self.cells_from(rows);
+        self.add_runs(from)?;
         // Rows of a key together, in order.
         let order = ordered(&numbers, self.runs.len());
         let leaves: Vec<Leaf> = self.facts[&id]
@@ -172,6 +223,11 @@ impl EachKey {
         for of_key in order.chunk_by(is_same) {
             let number = numbers[of_key[0] as usize];
             let ends = &ends[first..first + of_key.len()];
+            // Nothing looked back to the key any more: nor at the cells that have passed since.
+            let run = &self.runs[number as usize];
+            if self.cells.is_some() && !run.waits && run.last.iter().any(|last| *last > i64::MIN) {
+                self.runs[number as usize] = self.run(from)?;
+            }
             let run = &mut self.runs[number as usize];
             let before = std::mem::replace(&mut run.last[input], ends[ends.len() - 1]);
             let follows = |a: i64, b: i64| b.saturating_sub(length) >= a;
@@ -191,20 +247,39 @@ impl EachKey {
         Ok(())
     }
 
-    /// A run for each key that has none yet.
-    fn add_runs(&mut self) -> Result<(), Trouble> {
+    /// A run for each key that has none yet, without cells that end up to an instant.
+    fn add_runs(&mut self, cells_from: i64) -> Result<(), Trouble> {
         if self.keys.len() > MOST && !self.carried {
             return Err(Trouble("more keys than have a run each"));
         }
         while self.runs.len() < self.keys.len() {
-            let steps = Steps::new(&self.common, &self.facts, &self.like, self.start);
-            self.runs.push(OfKey {
-                steps: steps.ok_or(Trouble("stages that do not go on"))?,
-                last: vec![i64::MIN; self.inputs.len()],
-                waits: false,
-            });
+            let run = self.run(cells_from)?;
+            self.runs.push(run);
         }
         Ok(())
+    }
+
+    /// A run of a key without rows.
+    fn run(&self, cells_from: i64) -> Result<OfKey, Trouble> {
+        let from = (self.start, cells_from);
+        let steps = Steps::new(&self.common, &self.facts, &self.like, from);
+        Ok(OfKey {
+            steps: steps.ok_or(Trouble("stages that do not go on"))?,
+            last: vec![i64::MIN; self.inputs.len()],
+            waits: false,
+        })
+    }
+
+    /// Cells that end by then look at none of these rows, or were told and are not looked at by others. Without cells as the output those of the whole run are looked at.
+    fn cells_from(&self, rows: &SnapshotBuffer) -> i64 {
+        let Some(cells) = self.cells else {
+            return self.start;
+        };
+        let first = rows.hull().map_or(self.told, |hull| hull.start);
+        first
+            .max(self.told)
+            .saturating_sub(cells.back)
+            .saturating_sub(1)
     }
 
     /// Computes what can be told when inputs and the run have come so far; results up to `told` were given out. How far it can be told, if rows told that.
@@ -221,10 +296,31 @@ impl EachKey {
         let mut still = Vec::new();
         for number in self.waiting.drain(..) {
             let run = &mut self.runs[number as usize];
-            let mut series = run.steps.step(arrived, reached)?;
+            let last = run.last.iter().copied().max().unwrap_or(i64::MIN);
+            // As far as its results can be: those of rows end no later, and cells no further than they are looked back from.
+            let most = match (self.cells, self.lookback) {
+                (None, _) => last,
+                (Some(_), Some(lookback)) => last.saturating_add(lookback),
+                (Some(_), None) => i64::MAX,
+            };
+            let is_quiet = self.cells.is_some()
+                && !reached.last
+                && arrived
+                    .iter()
+                    .all(|(_, arrived)| arrived.furthest() >= most);
+            let mut series = if is_quiet {
+                let within = arrived
+                    .iter()
+                    .map(|(id, arrived)| (*id, arrived.until(most)));
+                run.steps.step(&within.collect::<Vec<_>>(), reached)?
+            } else {
+                run.steps.step(arrived, reached)?
+            };
             let known = run.steps.until();
-            until = until.min(known);
-            run.waits = !reached.last && run.last.iter().any(|last| *last > known);
+            run.waits = !reached.last && !is_quiet && most > known;
+            if !is_quiet {
+                until = until.min(known);
+            }
             if run.waits {
                 still.push(number);
             }

@@ -7,13 +7,14 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use arrow_schema::DataType;
 use tilt_data::{Column, SnapshotBuffer, Spans};
-use tilt_ir::{Input, OPEN, Overlap, Reach, SpanRule, StreamId};
+use tilt_ir::{Input, OPEN, Overlap, Reach, Span, SpanRule, StreamId};
 
 use super::{
     Live,
     arriving::Arriving,
+    by_key::Ends,
     carry::lasting_facts,
-    each_key::{self, EachKey, KeyedInput, Keys},
+    each_key::{self, Cells, EachKey, KeyedInput, Keys},
     error::LiveError,
     limits::MindsEnd,
 };
@@ -22,7 +23,7 @@ use crate::{
     facts::{AxisFacts, Regular, SeriesFacts},
     keyed::is_plain,
     plan::Purpose,
-    query::{Backend, RunOptions},
+    query::{Backend, Prepared, RunOptions},
     run::Trouble,
     steps::{Arrived, Common, ROOM, Reached, Steps},
 };
@@ -189,6 +190,15 @@ impl Live {
             return Ok(None);
         };
         let until = self.until;
+        if each.cells.is_some() && !is_last {
+            // Rows are taken when they complete a cell.
+            let is_complete = |end: &i64| self.ends.may_be_in(Span::new(until, *end));
+            if certain.is_none_or(|end| !is_complete(&end)) {
+                let none = each.none.clone();
+                self.tell(certain.unwrap_or(until), false)?;
+                return Ok(Some(none));
+            }
+        }
         if !each.carried {
             let new = self.inputs.iter().map(|i| i.held.rows_after(until)).sum();
             let held = self.inputs.iter().map(|input| input.held.len()).sum();
@@ -199,6 +209,7 @@ impl Live {
                 }
                 each.counted = new;
             }
+            each.told = until;
             if !each.pays(new, held) {
                 return Ok(None);
             }
@@ -253,7 +264,10 @@ impl Live {
         let inner = Arc::clone(&self.query.inner);
         let program = &inner.program;
         let output = program.stream_dtype(program.output);
-        if !self.ends.are_with_rows()
+        let on_grid = matches!(self.ends, Ends::Cells { .. });
+        // Cells of keys that are quiet are not computed, so nothing could be carried over them.
+        if carried && on_grid
+            || !on_grid && !self.ends.are_with_rows()
             || self.limits.minds_end != MindsEnd::Never
             || !is_plain(output)
         {
@@ -338,8 +352,12 @@ impl Live {
         let prepared = ready.prepared;
         let common = Common::new(program, &prepared, &facts, &options, each_key::ROOM);
         let common = common.filter(|common| {
-            let steps = Steps::new(common, &facts, &like, start);
+            let steps = Steps::new(common, &facts, &like, (start, start));
             steps.is_some_and(|steps| !carried || steps.carries())
+        });
+        let cells = on_grid.then(|| match &*prepared {
+            Prepared::Loops { plan, .. } => Cells::of(plan, self.limits.back),
+            Prepared::Interpreted(_) => Cells::default(),
         });
         Ok(common.map(|common| EachKey {
             prepared,
@@ -349,6 +367,8 @@ impl Live {
             facts,
             like,
             start,
+            cells,
+            told: self.until,
             lookback,
             none,
             keys,
@@ -415,7 +435,8 @@ impl Live {
         };
         let prepared = inner.prepare(&facts, options.backend).prepared;
         let common = Common::new(program, &prepared, &facts, &options, ROOM);
-        let steps = common.and_then(|common| Steps::new(&common, &facts, &held, span.start));
+        let steps =
+            common.and_then(|common| Steps::new(&common, &facts, &held, (span.start, span.start)));
         let Some(mut steps) = steps else {
             return Ok(());
         };

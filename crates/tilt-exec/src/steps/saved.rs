@@ -114,7 +114,8 @@ impl Steps {
         like: &BTreeMap<StreamId, SnapshotBuffer>,
         from: &mut Reader,
     ) -> Option<Self> {
-        let mut steps = Self::new(common, facts, like, from.number()?)?;
+        let start = from.number()?;
+        let mut steps = Self::new(common, facts, like, (start, start))?;
         for axis in &mut steps.axes {
             axis.times.restore(from)?;
             let choices = from.count()?;

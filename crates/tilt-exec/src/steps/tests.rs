@@ -156,7 +156,8 @@ fn in_steps(
     let options = RunOptions::default();
     let common =
         Common::new(program, &prepared, &facts, &options, ROOM).expect("a plan that goes on");
-    let mut steps = Steps::new(&common, &facts, buffers, run.start).expect("stages that go on");
+    let mut steps =
+        Steps::new(&common, &facts, buffers, (run.start, run.start)).expect("stages that go on");
     let mut done: BTreeMap<StreamId, usize> = buffers.keys().map(|id| (*id, 0)).collect();
     let mut end = run.start;
     let mut outputs = Vec::new();
