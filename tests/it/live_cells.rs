@@ -205,3 +205,45 @@ fn cells_after_the_last_row_are_told_when_that_is_promised() {
         assert!(live.finish(None).expect("runs").is_empty());
     }
 }
+
+#[test]
+fn cells_read_several_inputs_of_which_one_may_be_behind() {
+    let text = "query q unit tick {
+        input ~x: {k: i64, v: f64, n: i64} point key k overlap bag
+        input ~z: {k: i64, v: f64, n: i64} fixed 12 key k overlap bag
+        ~v[t] = ~x[t].v ~w[t] = ~z[t].v
+        ~y[t every 20] = reduce sum ~v[t-90 : t] + reduce mean ~w[t-150 : t]
+        output ~y }";
+    let compiled = Query::parse(text).expect("a query").compile();
+    let compiled = compiled.expect("compiles");
+    let options = RunOptions::default().threads(1);
+    let (x, z) = (rows(2000, "i64", 5), rows(1000, "i64", 6));
+    let timeline = Timeline::explicit(z.timeline().ends().to_vec().into(), Spans::Fixed(12));
+    let z = SnapshotBuffer::record(timeline, z.columns().to_vec(), None, Unit::Tick);
+    let z = z.expect("as many rows");
+    let inputs = BTreeMap::from([("x".to_owned(), x.clone()), ("z".to_owned(), z.clone())]);
+    let expected = listed(&compiled.run(&inputs, &options).expect("runs"));
+    assert!(expected.len() > 50);
+    for size in [3, 40] {
+        let mut next = noise(size as u64);
+        let mut live = compiled.live(&options).expect("a live run");
+        let (mut found, mut at) = (Vec::new(), [0, 0]);
+        while at[0] < x.len() || at[1] < z.len() {
+            let which = next(3).min(1) as usize;
+            let (name, of) = [("x", &x), ("z", &z)][which];
+            if at[which] == of.len() {
+                continue;
+            }
+            let len = size.min(of.len() - at[which]);
+            live.push(name, &of.slice(at[which], len))
+                .expect("in order");
+            at[which] += len;
+            if at[which] == of.len() {
+                live.close(name).expect("an input");
+            }
+            found.extend(listed(&live.take().expect("runs")));
+        }
+        found.extend(listed(&live.finish(None).expect("runs")));
+        assert_eq!(found, expected, "{size} rows at a time");
+    }
+}
