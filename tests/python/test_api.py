@@ -430,7 +430,7 @@ def test_17_looking(ticks: dict[str, npt.NDArray[np.generic]], tmp_path: Path) -
     with pytest.raises(tl.LookaheadError, match="1m ahead"):
         stock["+1m"].assert_causal()
     assert str(trend.show_graph()).startswith("<svg")
-    assert "ms" in trend.explain(stage="loops", analyze=True)
+    assert "rows in " in trend.explain(stage="loops", analyze=True)
     with pytest.raises(ValueError, match="analyze"):
         trend.explain("llvm", analyze=True)
     assert "flowchart" in trend.explain("logical", format="mermaid")

@@ -171,6 +171,12 @@ impl<'a, const N: usize> Part<'a, N> {
     /// Passes all; the rows of each lane with its last events.
     fn pass<T: Number>(mut self, of: &Numbered<T>) -> Vec<(Range<usize>, Vec<u32>)> {
         if N > 1 {
+            let events: usize = self.lanes.iter().map(|lane| lane.events.len()).sum();
+            if self.rows.len() > 2 * events {
+                while self.steps() >= FEW {
+                    self.pass_in_steps(of);
+                }
+            }
             while self.turns() >= FEW {
                 self.pass_in_turn(of);
             }
@@ -190,6 +196,62 @@ impl<'a, const N: usize> Part<'a, N> {
     fn turns(&self) -> usize {
         let of_lane = |lane: &Lane| lane.rows.len().min(lane.events.len() / TURN);
         self.lanes.iter().map(of_lane).min().unwrap_or(0)
+    }
+
+    /// How many steps, each of a row or an event, each lane may take before it has no row or no event left.
+    fn steps(&self) -> usize {
+        let of_lane = |lane: &Lane| lane.rows.len().min(lane.events.len());
+        self.lanes.iter().map(of_lane).min().unwrap_or(0)
+    }
+
+    /// Takes so many steps in each lane: where rows are more than events, a turn would find few of these.
+    fn pass_in_steps<T: Number>(&mut self, of: &Numbered<T>) {
+        let Held {
+            left,
+            right,
+            offset,
+            keys: nobody,
+            ..
+        } = *self.held;
+        let (of_rows, of_events) = (&of.left.values[..], &of.right.values[..]);
+        self.check(of);
+        let mut at = (self.lanes.each_ref()).map(|lane| (lane.rows.start, lane.events.start));
+        let last = self.last.as_mut_ptr();
+        // Of the row with number 0.
+        let out = self.out.as_mut_ptr().wrapping_sub(self.rows.start);
+        for _ in 0..self.steps() {
+            for (lane, (row, event)) in at.iter_mut().enumerate() {
+                // SAFETY: each step before has passed either a row or an event, so one of both is left. Places are at most `nobody`, which has last events.
+                unsafe {
+                    let instant = *left.ends.get_unchecked(*row) + offset;
+                    let has_ended = *right.ends.get_unchecked(*event) <= instant;
+                    let place = of.right.place(*of_events.get_unchecked(*event), nobody);
+                    let is_entered = has_ended & right.is_event(*event);
+                    let place = if is_entered { place } else { nobody };
+                    (*last.add(place))[lane] = *event as u32;
+                    let place = of.left.place(*of_rows.get_unchecked(*row), nobody);
+                    *out.wrapping_add(*row) = (*last.add(place))[lane];
+                    *row += usize::from(!has_ended);
+                    *event += usize::from(has_ended);
+                }
+            }
+        }
+        for (lane, (row, event)) in self.lanes.iter_mut().zip(at) {
+            (lane.rows.start, lane.events.start) = (row, event);
+        }
+    }
+
+    /// That all rows and events that are to be passed are there, and all places.
+    fn check<T: Number>(&self, of: &Numbered<T>) {
+        let Held { left, right, .. } = self.held;
+        for lane in &self.lanes {
+            assert!(lane.rows.end <= left.ends.len().min(of.left.values.len()));
+            assert!(lane.events.end <= right.ends.len().min(of.right.values.len()));
+            assert!(self.rows.start <= lane.rows.start && lane.rows.end <= self.rows.end);
+        }
+        let nobody = self.held.keys;
+        assert!(self.rows.len() <= self.out.len() && nobody < self.last.len());
+        assert!(of.left.has_at_most(nobody) && of.right.has_at_most(nobody));
     }
 
     /// Takes so many turns in each lane.
@@ -252,13 +314,7 @@ impl<'a, const N: usize> Part<'a, N> {
             ..
         } = *self.held;
         let (of_rows, of_events) = (&of.left.values[..], &of.right.values[..]);
-        for lane in &self.lanes {
-            assert!(lane.rows.end <= left.ends.len().min(of_rows.len()));
-            assert!(lane.events.end <= right.ends.len().min(of_events.len()));
-            assert!(self.rows.start <= lane.rows.start && lane.rows.end <= self.rows.end);
-        }
-        assert!(self.rows.len() <= self.out.len() && nobody < self.last.len());
-        assert!(of.left.has_at_most(nobody) && of.right.has_at_most(nobody));
+        self.check(of);
         let turns = self.turns();
         let mut at = (self.lanes.each_ref()).map(|lane| (lane.rows.start, lane.events.start));
         let last = self.last.as_mut_ptr();
