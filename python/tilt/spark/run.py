@@ -11,8 +11,9 @@ from tilt import _native
 from tilt.budgets import budget_bytes
 from tilt.durations import duration_text
 from tilt.errors import QueryError
-from tilt.spark.inputs import bound, events_of, records
+from tilt.spark.inputs import bound, records
 from tilt.spark.keyed import Keyed
+from tilt.spark.options import events_of, modules_of, number_of, ratio_of
 from tilt.spark.ordered import Ordered
 from tilt.spark.parquet import Direct, ParquetSource
 from tilt.spark.plan import Bound
@@ -154,9 +155,12 @@ def _plan_of(frame: DataFrame) -> str:
 
 def _planned(query: object, data: object, options: Mapping[str, Any]) -> Planned:
     events = events_of("run", options, _OPTIONS)
-    imports = tuple(options.get("imports", ()))
-    asked_slices, asked_tasks, asked_partitions = (_number(options, name) for name in ("slices", "tasks", "partitions"))
+    imports = modules_of(options)
+    asked_slices, asked_tasks, asked_partitions = (
+        number_of(options, name) for name in ("slices", "tasks", "partitions")
+    )
 
+    skew = ratio_of(options, "skew", _SKEW)
     memory = budget_bytes(options["memory"]) if options.get("memory") is not None else AT_ONCE
     ways: list[Planned] = []
     both: set[str] = set()
@@ -195,7 +199,7 @@ def _planned(query: object, data: object, options: Mapping[str, Any]) -> Planned
         partitions = asked_partitions or usual
         if is_direct:
             return Scanned(whole, partitions, imports)
-        return Keyed(whole, partitions, imports, options.get("skew", _SKEW))
+        return Keyed(whole, partitions, imports, skew)
 
     stream, inputs = bound(query, data, events, lambda stream, inputs: planned(stream, inputs).frame())
     found = planned(stream, inputs, options.get("layout"))
@@ -220,18 +224,6 @@ def _refuse_unused(options: Mapping[str, Any], ways: Sequence[Planned], both: se
         hint = ", or cut by time: slices=" if how is _BY_KEY and option in {"tasks", "warmup"} else ""
         message = f"{option}= has no meaning here, as {how}; leave it out{hint}"
         raise QueryError(message)
-
-
-def _number(options: Mapping[str, Any], name: str) -> int | None:
-    """Give an option that is a number of things, if it is given."""
-    number = options.get(name)
-    if number is not None and not isinstance(number, int):
-        message = f"{name} is a whole number, not {number!r}"
-        raise TypeError(message)
-    if number is not None and number < 1:
-        message = f"{name} must be 1 at least, not {number}"
-        raise ValueError(message)
-    return number
 
 
 def _advise(session: SparkSession) -> None:
