@@ -105,6 +105,8 @@ def standalone(master: str, bare: Path, full: Path, archive: Path) -> None:
         "executor.memory": "1g",
         "archives": f"{archive}#shipped",
         "scheduler.minRegisteredResourcesRatio": "1.0",
+        # On a busy machine an executor takes longer than the half a minute that is waited for it.
+        "scheduler.maxRegisteredResourcesWaitingTime": "300s",
         "task.maxFailures": "1",
         "speculation": "true",
         "speculation.multiplier": "1.2",
