@@ -11,6 +11,7 @@ from tilt import _native
 from tilt.budgets import budget_bytes
 from tilt.durations import duration_text
 from tilt.errors import QueryError
+from tilt.spark.counted import Cells, Counted
 from tilt.spark.inputs import bound, records
 from tilt.spark.keyed import Keyed
 from tilt.spark.options import events_of, modules_of, number_of, ratio_of
@@ -43,11 +44,13 @@ _SKEW = 1.5
 _said: set[str] = set()
 
 
-Planned: TypeAlias = Keyed | Sliced | Ordered | Direct | Scanned
+Planned: TypeAlias = Keyed | Counted | Sliced | Ordered | Direct | Scanned
 """A query and how it is cut."""
 _BY_KEY, _BY_TIME = "rows go to partitions by their key", "the timeline is cut into slices"
 _TAKEN: dict[type[Planned], tuple[str, set[str]]] = {
     Keyed: (_BY_KEY, {"partitions", "skew"}),
+    # There are not many rows of any key then.
+    Counted: (_BY_KEY, {"partitions", "skew"}),
     Scanned: (_BY_KEY, {"partitions"}),
     Sliced: (_BY_TIME, {"slices", "tasks", "warmup"}),
     # The statistics of files tell how they are ordered; that they are says nothing more than to cut by time.
@@ -199,7 +202,8 @@ def _planned(query: object, data: object, options: Mapping[str, Any]) -> Planned
         partitions = asked_partitions or usual
         if is_direct:
             return Scanned(whole, partitions, imports)
-        return Keyed(whole, partitions, imports, skew)
+        cells = Cells.of(whole)
+        return Keyed(whole, partitions, imports, skew) if cells is None else Counted(whole, partitions, imports, cells)
 
     stream, inputs = bound(query, data, events, lambda stream, inputs: planned(stream, inputs).frame())
     found = planned(stream, inputs, options.get("layout"))
