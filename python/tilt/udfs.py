@@ -37,7 +37,9 @@ class Udf:
         call = next(name for n in range(len(lines) + 2) if f"~{(name := f'{self._name}_{n}')}" not in "".join(lines))
         fields = ", ".join(f"{record}[t].{column}" for column in columns)
         body = [f"~{call}[t] = @{self._name}({fields})", f"output ~{call}"]
-        handle = _native.Stream.from_text("\n".join([head, self._declaration, *lines, *body, end]))
+        # What the function is called on may have called it, too.
+        declared = [] if f"  {self._declaration}" in lines else [self._declaration]
+        handle = _native.Stream.from_text("\n".join([head, *declared, *lines, *body, end]))
         first = next((operand for operand in operands if isinstance(operand, Stream)), arguments)
         return Stream._of(handle, arguments._sources, arguments._columns, first.name)
 

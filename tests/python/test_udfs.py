@@ -93,6 +93,13 @@ def test_one_function_may_have_several_types() -> None:
     assert (both["x"], both["n"]) == ([1.5, 2.5], [3, 4])
 
 
+def test_a_function_may_be_called_on_what_it_gave() -> None:
+    x = tl.stream({"t": [1, 2], "x": [3.0, 5.0]}, time="t")["x"]
+    halved = tl.udf(lambda v: v / 2, args=[float], returns=float, name="halved_again")
+    assert halved(halved(x)).collect()["x"] == [0.75, 1.25]
+    assert halved(halved(x) + halved(x * 2)).collect().to_dict()[x.name] == [2.25, 3.75]
+
+
 def test_functions_that_come_with_a_query_may_change_names_in_turn() -> None:
     def first(v: float) -> float:
         return v + 1

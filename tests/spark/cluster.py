@@ -18,13 +18,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import tilt as tl
 import tilt.spark as ts
 from conftest import settings
 from queries import KEYED, ONE, TWO, quotes, ticks
+from test_cancelled import assert_nothing_written, cancelled, computing, in_the_middle, long, many, waited
 from test_run import by_time_and_key, local, same
+from test_streaming import arriving, distinct
 
 
 def executors(mark: str) -> list[int]:
@@ -106,6 +108,35 @@ def streamed(spark: SparkSession, table: pa.Table) -> None:
     same(found, local(ONE["zscore"], {"stream": table}, key="sym"))
 
 
+def in_batches(spark: SparkSession, table: pa.Table) -> None:
+    """Run a stream by ``foreachBatch``, whose function has a process of its own in a remote session."""
+    table = distinct(table)
+    with tempfile.TemporaryDirectory() as directory:
+
+        def write(results: DataFrame, number: int) -> None:
+            results.write.mode("overwrite").parquet(f"{directory}/out/{number}")
+
+        frame = arriving(spark, Path(directory) / "in", table, 3)
+        run = ts.each_batch(ONE["zscore"], write, state=f"{directory}/session", time="ts", lateness="5s")
+        writer = frame.writeStream.foreachBatch(run).option("checkpointLocation", f"{directory}/offsets")
+        writer.trigger(availableNow=True).start().awaitTermination()
+        found = spark.read.parquet(f"{directory}/out/*").toArrow().sort_by("ts")
+    expected = local(ONE["zscore"], {"stream": table})
+    assert 100 < len(found) <= len(expected)
+    same(found, expected.slice(0, len(found)))
+
+
+def interrupted(spark: SparkSession) -> None:
+    """Cancel a job: its task ends."""
+    with tempfile.TemporaryDirectory() as directory:
+        job = ts.run(long, spark.createDataFrame(many()), time="ts", slices=1)
+        out = Path(directory) / "out"
+        error = cancelled(lambda: job.write.parquet(str(out)), in_the_middle, spark.interruptAll)
+        assert "cancel" in str(error).lower(), error
+        assert waited(lambda: not computing(), 15)
+        assert_nothing_written(out)
+
+
 def slowly(value: float) -> float:
     """Take a while, so that a job can be disturbed."""
     time.sleep(0.02)
@@ -136,6 +167,8 @@ def main() -> None:
         results(spark, table)
         others(spark, table)
         streamed(spark, table)
+        in_batches(spark, table)
+        interrupted(spark)
     else:
         builder = settings(SparkSession.builder.master("local-cluster[2,1,1024]"))
         spark = builder.config("spark.speculation", "true").config("spark.executor.memory", "1g").getOrCreate()

@@ -61,6 +61,27 @@ KEYED: dict[str, Query] = ONE | {
 TWO: dict[str, Query] = {"asof": asof, "around": around, "overlapping": overlapping}
 """Queries of trades and quotes."""
 
+
+def three(trades: tl.Stream, quotes: tl.Stream, news: tl.Stream) -> tl.Stream:
+    return trades.with_columns(
+        mid=(quotes["bid"] + quotes["ask"]).hold("20s"), said=news["size"]["-5s":"+1s"].sum(), size=trades["size"] * 2
+    )
+
+
+def merged(trades: tl.Stream, quotes: tl.Stream, news: tl.Stream) -> tl.Stream:
+    spread = (quotes["ask"] - quotes["bid"])["-4s":].mean()
+    return (trades["price"].hold("9s") + spread.hold("9s") - news["price"].hold("30s")).alias("sum")
+
+
+THREE: dict[str, Query] = {"three": three, "merged": merged}
+"""Queries of trades, quotes and news."""
+
+LISTS: dict[str, Query] = {
+    "collected": lambda x: x["price"].window("3s").agg(all=tl.collect(), few=tl.top_k(2), n=tl.len()),
+    "words": lambda x: x.with_columns(words=x["sym"]["-2s":].agg(all=tl.collect())["all"]),
+}
+"""Queries whose results have lists."""
+
 Row = dict[str, Any]
 
 
@@ -90,3 +111,8 @@ def quotes(rng: np.random.Generator, rows: int, *, span: int = 120) -> pa.Table:
             "ask": pa.array(bid.to_numpy() + rng.random(rows)),
         }
     )
+
+
+def tables_of_three(rng: np.random.Generator, rows: int) -> dict[str, pa.Table]:
+    """Give the inputs of :data:`THREE`."""
+    return {"trades": ticks(rng, rows), "quotes": quotes(rng, rows), "news": ticks(rng, max(rows // 3, 1), nulls=0.0)}

@@ -31,6 +31,7 @@ from conftest import settings
 from environments import environment, here, with_tilt
 from queries import ONE, ticks
 from test_run import local, same
+from test_streaming import distinct
 
 HOME = Path(pyspark.__file__).parent
 OWN = "../../python"
@@ -104,6 +105,8 @@ def standalone(master: str, bare: Path, full: Path, archive: Path) -> None:
         "executor.memory": "1g",
         "archives": f"{archive}#shipped",
         "scheduler.minRegisteredResourcesRatio": "1.0",
+        # On a busy machine an executor takes longer than the half a minute that is waited for it.
+        "scheduler.maxRegisteredResourcesWaitingTime": "300s",
         "task.maxFailures": "1",
         "speculation": "true",
         "speculation.multiplier": "1.2",
@@ -125,8 +128,8 @@ def standalone(master: str, bare: Path, full: Path, archive: Path) -> None:
 
 
 def speculated(spark: SparkSession) -> None:
-    """Run a query whose task is stuck, so that it is run a second time elsewhere: the answer is the same."""
-    table = ticks(np.random.default_rng(1), 200, nulls=0.0)
+    """Run a query whose task is stuck, so that it is run a second time elsewhere: every row is written once."""
+    table = distinct(ticks(np.random.default_rng(1), 200, nulls=0.0))
     with tempfile.TemporaryDirectory() as told:
 
         def stuck(value: float) -> float:
@@ -143,8 +146,10 @@ def speculated(spark: SparkSession) -> None:
 
         slow = tl.udf(stuck, args=[float], returns=float, name="stuck")
         query = lambda x: slow(x["price"])["-10s":].mean()  # noqa: E731
-        found = ts.run(query, spark.createDataFrame(table), time="ts", slices=6).toArrow()
-        assert {path.name for path in Path(told).iterdir()} == {"0", "1"}
+        job = ts.run(query, spark.createDataFrame(table), time="ts", slices=6)
+        job.write.parquet(f"{told}/out")
+        found = spark.read.parquet(f"{told}/out").toArrow().sort_by("ts")
+        assert {path.name for path in Path(told).iterdir()} == {"0", "1", "out"}
     same(found, local(query, {"stream": table}))
 
 

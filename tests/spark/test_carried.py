@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -25,6 +26,7 @@ from tilt.spark.packing import HEADER, NUMBER, PLACE, TAG, packed_schema
 from tilt.spark.placing import PLAN, PackTask, Plan
 from tilt.spark.plan import Bound
 from tilt.spark.survey import cut_input, row_of
+from tilt.spark.task import AT_ONCE, QueryTask
 
 
 def twice(x: tl.Stream) -> tl.Stream:
@@ -98,12 +100,12 @@ def bound_to(query: Query, schema: pa.Schema) -> Bound:
     return Bound(query(tl.Stream._input("stream", source)), {"stream": Schema(schema, source.events)})
 
 
-def run_sliced(query: Query, table: pa.Table, cuts: tuple[int, ...], pieces: int) -> pa.Table:
+def run_sliced(query: Query, table: pa.Table, cuts: tuple[int, ...], pieces: int, memory: int = AT_ONCE) -> pa.Table:
     """Do what Spark does: tell, carry and run, each on rows or blocks of its own."""
     bound = bound_to(query, table.schema)
     reads = Reads.of(bound)
     assert reads is not None
-    task = bound.task(())
+    task = replace(bound.task(()), memory=memory)
     (only,) = task.inputs
     slices = Slices(cuts)
     cut = cut_input(bound, "stream", bound.halo_of("stream", reads.lineage, None))
@@ -119,7 +121,7 @@ def run_sliced(query: Query, table: pa.Table, cuts: tuple[int, ...], pieces: int
     blocks = [*CarryTask((carrier,), schemas).run(gather.run(iter(batches)))]
     blocks += PackTask(0, only.events, schemas, len(slices), plan).run(iter(columns.to_batches()))
     span = {"start": int(times.min()) - 1, "end": int(times.max())}
-    runner = CarriedTask(replace(task, text=reads.text), len(reads.totals))
+    runner = CarriedTask(task, reads.text, (carrier,), (cut,))
     found: list[pa.RecordBatch] = []
     for place in range(len(slices)):
         lo, hi = slices.part(place)
@@ -137,15 +139,36 @@ def run_sliced(query: Query, table: pa.Table, cuts: tuple[int, ...], pieces: int
     st.integers(0, 1 << 32),
     st.integers(1, 60),
     st.lists(st.integers(-5, 405).map(lambda at: at * 100_000), max_size=8).map(lambda cuts: tuple(sorted({*cuts}))),
-    st.integers(1, 4),
+    st.tuples(st.integers(1, 4), st.sampled_from([AT_ONCE, 1000, 100, 20])),
 )
 def test_slices_with_what_is_carried_are_the_whole(
-    name: str, seed: int, rows: int, cuts: tuple[int, ...], pieces: int
+    name: str, seed: int, rows: int, cuts: tuple[int, ...], how: tuple[int, int]
 ) -> None:
     table = rough(np.random.default_rng(seed), rows)
-    found = run_sliced(CARRIED[name], table, cuts, pieces)
+    found = run_sliced(CARRIED[name], table, cuts, *how)
     expected = local(CARRIED[name], {"stream": table})
     assert exactly(found.cast(expected.schema)) == exactly(expected)
+
+
+@pytest.mark.parametrize("name", ["many", "twice", "held", "below the largest"])
+def test_a_slice_with_many_rows_is_run_in_parts(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    table = rough(np.random.default_rng(len(name)), 600)
+    expected = local(CARRIED[name], {"stream": table})
+    compute = QueryTask.compute
+    taken: list[int] = []
+
+    def noted(self: QueryTask, rows: dict[str, pa.Table], **how: object) -> Iterator[pa.RecordBatch]:
+        taken.append(len(rows["stream"]))
+        return compute(self, rows, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(QueryTask, "compute", noted)
+    for memory, least, most in ((AT_ONCE, 2, 2), (2000, 5, 40)):
+        taken.clear()
+        found = run_sliced(CARRIED[name], table, (20_000_000,), 2, memory)
+        assert exactly(found.cast(expected.schema)) == exactly(expected)
+        assert least <= len(taken) <= most
+    # What is carried are few rows: the parts together have not many more than the slices.
+    assert max(taken) < 200
 
 
 def test_columns_may_have_any_names() -> None:
@@ -161,8 +184,8 @@ def test_columns_may_have_any_names() -> None:
 def test_what_is_carried_over_slices_of_a_frame_gives_the_local_result(spark: SparkSession, name: str) -> None:
     table = rough(np.random.default_rng(len(name)), 200)
     expected = exactly(local(CARRIED[name], {"stream": table}))
-    for slices in (1, 5, 40):
-        found = ts.run(CARRIED[name], ordered(spark, table), time="ts", slices=slices).toArrow()
+    for slices, memory in ((1, None), (5, None), (40, None), (3, "1KB")):
+        found = ts.run(CARRIED[name], ordered(spark, table), time="ts", slices=slices, memory=memory).toArrow()
         assert exactly(found) == expected
 
 
@@ -185,8 +208,9 @@ def test_the_last_quote_is_found_however_old_it_is(spark: SparkSession) -> None:
         )
 
     frames = {name: ordered(spark, table) for name, table in tables.items()}
-    found = ts.run(query, frames, time="ts", slices=7).toArrow()
-    assert exactly(found) == exactly(local(query, tables))
+    for slices, memory in ((7, None), (3, "1KB")):
+        found = ts.run(query, frames, time="ts", slices=slices, memory=memory).toArrow()
+        assert exactly(found) == exactly(local(query, tables))
 
 
 def test_what_is_carried_is_explained(spark: SparkSession) -> None:

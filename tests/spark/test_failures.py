@@ -7,14 +7,13 @@ import ctypes.util
 import importlib
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
@@ -23,6 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import tilt as tl
 from queries import ONE, TWO, quotes, ticks
+from test_cancelled import assert_nothing_written
 from test_run import by_time_and_key, local, same
 from tilt import spark as ts
 from tilt.spark import boot
@@ -130,6 +130,44 @@ def test_options_that_there_are_not_are_refused(spark: SparkSession) -> None:
         ts.run_stream(ONE["zscore"], frame, time="ts", lateness="1s", slices=3)
 
 
+@pytest.mark.parametrize(
+    ("how", "error", "said"),
+    [
+        ({"time": None}, TypeError, r"name the column of times: time=\.\.\."),
+        ({"time": "at"}, tl.SchemaError, "no column `at` for the times; the columns are ts, price, size, sym"),
+        ({"key": "symbol"}, tl.SchemaError, "no column `symbol`; the columns are `ts`, `price`, `size` and `sym`"),
+        ({"key": "sym", "skew": "2"}, TypeError, "skew is a number, not '2'"),
+        ({"key": "sym", "skew": 0}, ValueError, "skew must be more than 0"),
+        ({"imports": "numpy"}, TypeError, r"imports are a list of names of modules: \['numpy'\]"),
+        ({"memory": "lots"}, ValueError, "not 'lots'"),
+        ({"warmup": "soon"}, tl.QueryError, "`soon` is not a duration"),
+    ],
+)
+def test_mistakes_of_beginners_say_what_to_write(
+    spark: SparkSession, how: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    frame = spark.createDataFrame(ticks(np.random.default_rng(1), 5))
+    options = {name: value for name, value in ({"time": "ts"} | how).items() if value is not None}
+    with pytest.raises(error, match=said):
+        ts.run(ONE["zscore"], frame, **options)
+
+
+def test_data_that_do_not_fit_the_query_say_what_it_takes(spark: SparkSession) -> None:
+    table = ticks(np.random.default_rng(1), 5)
+    frame = spark.createDataFrame(table)
+    two = r"the query is of `trades`, `quotes`, but"
+    with pytest.raises(tl.QueryError, match=rf"{two} there is one data frame; give a dictionary"):
+        ts.run(TWO["asof"], frame, time="ts")
+    with pytest.raises(tl.QueryError, match=rf"{two} data are for `left`, `right`"):
+        ts.run(TWO["asof"], {"left": frame, "right": frame}, time="ts")
+    with pytest.raises(TypeError, match=r"not on pandas\.DataFrame; make it one: spark\.createDataFrame"):
+        ts.run(ONE["zscore"], table.to_pandas(), time="ts")
+    with pytest.raises(TypeError, match=r"not on str; .*spark\.read\.parquet"):
+        ts.run(ONE["zscore"], "ticks/", time="ts")
+    with pytest.raises(tl.SchemaError, match="two columns of the data frame are named `price`; rename one, or drop it"):
+        ts.run(ONE["zscore"], frame.select("*", "price"), time="ts")
+
+
 def test_modules_that_executors_do_not_have_are_named(spark: SparkSession) -> None:
     frame = spark.createDataFrame(ticks(np.random.default_rng(1), 20))
     with pytest.raises(tl.QueryError, match="names `no_such_module`, which an executor cannot import"), ts.errors():
@@ -150,6 +188,24 @@ def test_a_table_whose_columns_changed_is_noticed(spark: SparkSession) -> None:
     stream = tl.source("ticks", {"ts": "timestamp(us)", "price": "f64"}, time="ts")["price"]
     with pytest.raises(tl.TiltError, match="price"):
         ts.run(stream["-5s":].mean(), frame.withColumnRenamed("price", "cost"))
+
+
+def test_files_of_a_frame_that_change_their_types_write_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    table = ticks(np.random.default_rng(2), 60)
+    path = tmp_path / "ticks"
+    path.mkdir()
+    for number in range(2):
+        pq.write_table(table.slice(30 * number, 30), path / f"{number}.parquet")
+    frame = spark.read.parquet(str(path))
+    texts = table.set_column(1, "price", pa.array(["1.5"] * len(table)))
+    pq.write_table(texts.slice(30), path / "1.parquet")
+    ways: list[dict[str, Any]] = [{"slices": 3}, {"key": "sym", "partitions": 2}]
+    for number, how in enumerate(ways):
+        out = tmp_path / str(number)
+        # It is Spark that reads them, and says so.
+        with pytest.raises(Exception, match=r"FAILED_READ_FILE.*1\.parquet"), ts.errors():
+            ts.run(ONE["zscore"], frame, time="ts", **how).write.parquet(str(out))
+        assert_nothing_written(out)
 
 
 def test_another_version_in_executors_says_how_to_ship(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,47 +249,6 @@ def test_functions_of_python_travel(spark: SparkSession) -> None:
     assert all(row.h == row.price / 2 for row in rows)
 
 
-def test_cancelled_jobs_stop_within_seconds(spark: SparkSession, tmp_path: Path) -> None:
-    def alive(value: float) -> float:
-        import time  # noqa: PLC0415
-        from pathlib import Path  # noqa: PLC0415
-
-        Path(told).touch()
-        time.sleep(0.05)
-        return value
-
-    told = str(tmp_path / "alive")
-    slow = tl.udf(alive, args=[float], returns=float, name="spark_alive")
-    frame = spark.createDataFrame(ticks(np.random.default_rng(1), 2000, nulls=0.0))
-    job = ts.run(lambda x: slow(x["price"]), frame, time="ts", key="sym", partitions=1)
-    ended = threading.Event()
-    raised: list[Exception] = []
-
-    def run() -> None:
-        try:
-            job.write.parquet(str(tmp_path / "out"))
-        except Exception as error:  # noqa: BLE001
-            raised.append(error)
-        ended.set()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    begun = time.monotonic()
-    while not Path(told).exists() and time.monotonic() - begun < 60:
-        time.sleep(0.1)
-    spark.sparkContext.cancelAllJobs()
-    assert ended.wait(10)
-    (error,) = raised
-    assert "cancelled" in str(error)
-    # Spark kills the worker of a task that does not end by itself, after two seconds.
-    time.sleep(4)
-    last = Path(told).stat().st_mtime
-    time.sleep(1)
-    assert Path(told).stat().st_mtime == last
-    thread.join()
-    assert_nothing_written(tmp_path / "out")
-
-
 def test_jobs_that_fail_write_nothing(spark: SparkSession, tmp_path: Path) -> None:
     table = ticks(np.random.default_rng(1), 200)
     # Only the last slice has a time that is there twice: others have results before the job fails.
@@ -243,12 +258,6 @@ def test_jobs_that_fail_write_nothing(spark: SparkSession, tmp_path: Path) -> No
     with pytest.raises(tl.OverlapError), ts.errors():
         job.write.parquet(str(tmp_path / "out"))
     assert_nothing_written(tmp_path / "out")
-
-
-def assert_nothing_written(directory: Path) -> None:
-    """Assert that a directory has no file that a reader would take for a result."""
-    found = [path.relative_to(directory) for path in directory.rglob("*") if path.is_file()]
-    assert all(any(part.startswith(("_temporary", ".")) for part in path.parts) for path in found), found
 
 
 def test_errors_name_the_row_and_its_key(spark: SparkSession) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyspark import TaskContext
 
 import tilt as tl
-from queries import KEYED, ONE, TWO, Query, quotes, ticks
+from queries import KEYED, LISTS, ONE, THREE, TWO, Query, quotes, tables_of_three, ticks
 from test_cuts import Schema
 from test_run import by_time_and_key, local, same
 from tilt.sources import Deferred, Events
@@ -239,6 +239,24 @@ def test_two_inputs_give_the_local_result(name: str, seed: int, rows: int, place
     tables = {"trades": ticks(rng, rows), "quotes": quotes(rng, int(rng.integers(1, 80)))}
     found = simulated(TWO[name], tables, rng, places, key=key)
     same(found if key is None else by_time_and_key(found, key), local(TWO[name], tables, key=key))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(sorted(THREE)), seeds, st.integers(1, 60), st.integers(1, 9), st.sampled_from([None, "sym"]))
+def test_three_inputs_give_the_local_result(name: str, seed: int, rows: int, places: int, key: str | None) -> None:
+    rng = np.random.default_rng(seed)
+    tables = tables_of_three(rng, rows)
+    found = simulated(THREE[name], tables, rng, places, key=key)
+    same(found if key is None else by_time_and_key(found, key), local(THREE[name], tables, key=key))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(sorted(LISTS)), seeds, st.integers(1, 120), st.integers(1, 9), st.sampled_from([None, "sym"]))
+def test_results_may_have_lists(name: str, seed: int, rows: int, places: int, key: str | None) -> None:
+    rng = np.random.default_rng(seed)
+    tables = {"stream": ticks(rng, rows)}
+    found = simulated(LISTS[name], tables, rng, places, key=key)
+    same(found if key is None else by_time_and_key(found, key), local(LISTS[name], tables, key=key))
 
 
 def test_more_text_than_a_column_holds_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,6 @@ from tilt.spark.parquet import Direct, DirectTask, Footer
 from tilt.spark.plan import Bound
 from tilt.spark.run import _planned
 from tilt.spark.scanned import Scanned
-from tilt.spark.survey import cut_input
 from tilt.spark.task import TaskInput
 
 ROW = 3 * 8 + 24
@@ -152,13 +151,9 @@ def test_row_groups_that_one_run_could_not_hold_are_still_cut(
 
 
 def _direct(query: Query, scan: ts.ParquetSource, slices: int) -> parquet.DirectTask:
-    """Give what executors run."""
+    """Give what executors run, a slice at a time."""
     stream, inputs = bound(query, scan, {}, _no_stage)
-    whole = Direct(Bound(stream, inputs), slices, None, None, ())
-    cut = whole.cut()
-    shares = tuple((share,) for share in whole._shares("stream", cut))
-    cuts = (cut_input(whole.bound, "stream", whole.bound.halo("stream", None)),)
-    return parquet.DirectTask(whole.bound.task(()), cut, parquet.span_of(whole.bound), shares, cuts)
+    return replace(Direct(Bound(stream, inputs), slices, None, None, ()).task(), together=1)
 
 
 def _no_stage(stream: tl.Stream, inputs: object) -> DataFrame:
@@ -184,6 +179,8 @@ def test_what_cannot_be_scanned_is_refused(spark: SparkSession, tmp_path: Path) 
     same(ts.run(ONE["zscore"], scan, slices=2).toArrow(), local(ONE["zscore"], {"stream": table}))
     with pytest.raises(tl.FileError, match="there is no file"):
         ts.scan_parquet(spark, str(tmp_path / "none"), time="ts")
+    with pytest.raises(tl.FileError, match=r"there is no file .*\*\.parquet; name files and directories, not patterns"):
+        ts.scan_parquet(spark, str(tmp_path / "*.parquet"), time="ts")
     pq.write_table(table, tmp_path / "ticks.parquet")
     with pytest.raises(tl.SchemaError, match="no column `at`"):
         ts.scan_parquet(spark, str(tmp_path / "ticks.parquet"), time="at")
@@ -201,8 +198,14 @@ def test_files_whose_columns_drift_are_refused_by_name(spark: SparkSession, tmp_
     pq.write_table(other, path / "part-001.parquet", row_group_size=10)
     with pytest.raises(tl.SchemaError, match=r"`price` of .*part-001.parquet is not what it was"), ts.errors():
         job.collect()
-    with pytest.raises(tl.SchemaError, match=r"part-001\.parquet has columns .*price: int64"):
+    with pytest.raises(tl.SchemaError, match=r"part-001\.parquet has columns .*price: int64.*columns=\["):
         ts.scan_parquet(spark, str(path), time="ts")
+    # What differs may be left out.
+    scan = ts.scan_parquet(spark, str(path), columns=["size"], time="ts")
+    query: Query = lambda x: x["size"]["-5s":].sum()  # noqa: E731
+    same(ts.run(query, scan, slices=3).toArrow(), local(query, {"stream": table}))
+    with pytest.raises(tl.SchemaError, match=r"part-000\.parquet has no column `volume`; it has ts, price, size, sym"):
+        ts.scan_parquet(spark, str(path), columns=["volume"], time="ts")
 
 
 @pytest.mark.parametrize("how", [{"slices": 3}, {"key": "sym", "partitions": 2}])

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import tilt as tl
-from queries import KEYED, ONE, TWO, Query, quotes, ticks
+from queries import KEYED, LISTS, ONE, THREE, TWO, Query, quotes, tables_of_three, ticks
 from tilt import _native
 from tilt import spark as ts
 from tilt.spark.tasks import tasks_for
@@ -156,6 +156,28 @@ def test_two_inputs_with_and_without_a_key(spark: SparkSession, name: str) -> No
     same(by_time_and_key(found, "sym"), local(TWO[name], tables, key="sym"))
 
 
+@pytest.mark.parametrize("name", THREE)
+def test_three_inputs_with_and_without_a_key(spark: SparkSession, name: str) -> None:
+    tables = tables_of_three(np.random.default_rng(len(name)), 150)
+    frames = {key: ordered(spark, table) for key, table in tables.items()}
+    same(ts.run(THREE[name], frames, time="ts", slices=5).toArrow(), local(THREE[name], tables))
+    found = ts.run(THREE[name], frames, time="ts", key="sym", partitions=3).toArrow()
+    same(by_time_and_key(found, "sym"), local(THREE[name], tables, key="sym"))
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_are_arrays(spark: SparkSession, name: str) -> None:
+    table = ticks(np.random.default_rng(len(name)), 200)
+    frame = ordered(spark, table).coalesce(1)
+    expected = local(LISTS[name], {"stream": table})
+    for how in ({"slices": 4}, {"slices": 2, "memory": "1KB"}, {"ordered": True}):
+        found = ts.run(LISTS[name], frame, time="ts", **how)
+        assert "array<" in found.schema.simpleString()
+        same(found.toArrow(), expected)
+    found = ts.run(LISTS[name], frame, time="ts", key="sym", partitions=2).toArrow()
+    same(by_time_and_key(found, "sym"), local(LISTS[name], {"stream": table}, key="sym"))
+
+
 def test_rows_in_no_order_are_sorted(spark: SparkSession) -> None:
     table = ticks(np.random.default_rng(1), 400)
     times = np.unique(np.asarray(table.column("ts").cast("int64")), return_index=True)[1]
@@ -264,23 +286,6 @@ def test_plans_are_explained(spark: SparkSession) -> None:
     assert "by key `sym`; lookback 10s, lookahead 0" in ts.explain(ONE["zscore"], frame, time="ts", key="sym")
     ahead = ts.explain(lambda x: x["price"]["-2s":"+3s"].max(), frame, time="ts", slices=4)
     assert "lookback 2s, lookahead 3s; columns ts, price" in ahead
-
-
-@pytest.mark.parametrize("name", ["zscore", "ahead", "filled"])
-def test_partitions_that_follow_each_other_stay_where_they_are(spark: SparkSession, name: str) -> None:
-    table = ticks(np.random.default_rng(len(name)), 300)
-    frame = spark.createDataFrame(table).repartitionByRange(4, "ts").sortWithinPartitions("ts").cache()
-    stable = frame.toArrow()
-    found = ts.run(ONE[name], frame, time="ts", ordered=True)
-    same(found.toArrow(), local(ONE[name], {"stream": stable}))
-    assert "Exchange" not in ts.explain(ONE[name], frame, time="ts", ordered=True).split("InMemoryTableScan")[0]
-    frame.unpersist()
-
-
-def test_partitions_that_overlap_are_not_ordered(spark: SparkSession) -> None:
-    table = ticks(np.random.default_rng(1), 100)
-    with pytest.raises(tl.QueryError, match="overlap in time"):
-        ts.run(ONE["zscore"], framed(spark, table), time="ts", ordered=True)
 
 
 def test_keys_with_most_rows_are_split_by_time(spark: SparkSession) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilt as tl
-from queries import KEYED, ONE, TWO, Query, quotes, ticks
+from queries import KEYED, LISTS, ONE, THREE, TWO, Query, quotes, tables_of_three, ticks
 from test_cuts import Schema
 from test_run import by_time_and_key, local
 from tilt.sources import Deferred, Events
@@ -32,7 +32,8 @@ from tilt.spark.shards import (
 )
 
 LATENESS = 3_000_000
-UNKEYED = sorted(set(KEYED) - {"running"})
+WITH_LISTS = KEYED | LISTS
+UNKEYED = sorted(set(WITH_LISTS) - {"running"})
 BY_KEY = sorted(set(KEYED) - {"filled"})
 
 
@@ -96,8 +97,8 @@ def test_one_shard_gives_the_whole(name: str, seed: int, rows: int, cuts: list[i
     # Rows with one time would come in another order.
     _, first = np.unique(np.asarray(table.column("ts").cast("int64")), return_index=True)
     tables = {"stream": table.take(pa.array(first))}
-    found, late = run_in_batches(planned(KEYED[name], tables, None), tables, cuts, 1, None)
-    expected = local(KEYED[name], tables)
+    found, late = run_in_batches(planned(WITH_LISTS[name], tables, None), tables, cuts, 1, None)
+    expected = local(WITH_LISTS[name], tables)
     assert found.cast(expected.schema).equals(expected)
     assert late == 0
 
@@ -115,15 +116,17 @@ def test_shards_of_keys_give_the_whole(name: str, seed: int, rows: int, cuts: li
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.sampled_from(sorted(TWO)), st.integers(0, 1 << 32), cuts_of, st.sampled_from([None, "sym"]))
-def test_two_inputs_give_the_whole(name: str, seed: int, cuts: list[int], key: str | None) -> None:
+@given(st.sampled_from(sorted(TWO | THREE)), st.integers(0, 1 << 32), cuts_of, st.sampled_from([None, "sym"]))
+def test_several_inputs_give_the_whole(name: str, seed: int, cuts: list[int], key: str | None) -> None:
     rng = np.random.default_rng(seed)
     tables = {}
-    for side, table in (("trades", ticks(rng, 40)), ("quotes", quotes(rng, 40))):
+    sides = {"trades": ticks(rng, 40), "quotes": quotes(rng, 40)} if name in TWO else tables_of_three(rng, 40)
+    for side, table in sides.items():
         _, first = np.unique(np.asarray(table.column("ts").cast("int64")), return_index=True)
         tables[side] = table.take(pa.array(first))
-    found, late = run_in_batches(planned(TWO[name], tables, key), tables, cuts, 3 if key else 1, key)
-    expected = local(TWO[name], tables, key=key)
+    query = (TWO | THREE)[name]
+    found, late = run_in_batches(planned(query, tables, key), tables, cuts, 3 if key else 1, key)
+    expected = local(query, tables, key=key)
     found = by_time_and_key(found, "sym") if key else found
     assert found.cast(expected.schema).equals(expected)
     assert late == 0

@@ -136,6 +136,23 @@ def test_a_stream_does_not_go_on_with_another_number_of_shards(spark: SparkSessi
     same(whole, local(KEYED["zscore"], {"stream": table}, key="sym"))
 
 
+def test_a_stream_does_not_go_on_with_other_columns(spark: SparkSession, tmp_path: Path) -> None:
+    table = distinct(ticks(np.random.default_rng(12), 200, nulls=0.0))
+    how: dict[str, Any] = {"time": "ts", "key": "sym", "lateness": "5s", "shards": 2}
+    frame = arriving(spark, tmp_path / "in", table.slice(0, 100), 2)
+    before, _ = drained(ts.run_stream(KEYED["zscore"], frame, **how), tmp_path)
+    # The same column has another type from now on.
+    pq.write_table(table.slice(100), tmp_path / "in" / "more.parquet")
+    drifted = frame.withColumn("size", frame["size"].cast("int"))
+    with pytest.raises(tl.CheckpointError):
+        drained(ts.run_stream(KEYED["zscore"], drifted, **how), tmp_path)
+    assert spark.read.parquet(str(tmp_path / "out")).count() == len(before)
+    found, _ = drained(ts.run_stream(KEYED["zscore"], frame, **how), tmp_path)
+    rest = ts.rest(str(tmp_path / "state"), KEYED["zscore"], frame, **how).toArrow()
+    whole = by_time_and_key(pa.concat_tables([found, rest.cast(found.schema)]), "sym")
+    same(whole, local(KEYED["zscore"], {"stream": table}, key="sym"))
+
+
 def test_records_go_through_streams(spark: SparkSession, tmp_path: Path) -> None:
     table = distinct(ticks(np.random.default_rng(11), 120, nulls=0.0))
     trades = pa.StructArray.from_arrays([table.column(name).combine_chunks() for name in ("price", "size")], ["p", "n"])
@@ -188,6 +205,8 @@ def test_what_cannot_be_streamed_is_refused(spark: SparkSession, tmp_path: Path)
         )  # fmt: skip
     with pytest.raises(tl.QueryError, match="unit="):
         ts.run_stream(lambda x: x["price"], frame.withColumnRenamed("size", "t"), time="t", lateness=1)
+    with pytest.raises(ValueError, match="shards must be 1 at least, not 0"):
+        ts.run_stream(ONE["zscore"], frame, time="ts", key="sym", lateness="1s", shards=0)
     with pytest.raises(ValueError, match="late rows"):
         ts.run_stream(ONE["zscore"], frame, time="ts", lateness="1s", late="revise")
     with pytest.raises(tl.QueryError, match=r"~stream is no streaming data frame; run\("):
@@ -212,6 +231,38 @@ def test_errors_of_streams_are_what_they_were(spark: SparkSession, tmp_path: Pat
     frame = arriving(spark, tmp_path / "in", broken, 1)
     with pytest.raises(tl.SchemaError, match="ts"):
         drained(ts.run_stream(ONE["zscore"], frame, time="ts", lateness="1s"), tmp_path)
+
+
+@pytest.mark.parametrize("key", [None, "sym"])
+def test_functions_that_raise_in_streams_are_errors_of_tilt(
+    spark: SparkSession, tmp_path: Path, key: str | None
+) -> None:
+    def refuse(value: float) -> float:
+        if value > limit:
+            message = f"{value} is not mine"
+            raise ValueError(message)
+        return value
+
+    table = distinct(ticks(np.random.default_rng(6), 60, nulls=0.0))
+    how: dict[str, Any] = {"time": "ts", "key": key, "lateness": "1s", "shards": 2 if key else None}
+    said = r"function that the query calls raised ValueError: \S+ is not mine"
+    for number, limit in enumerate((0.0, 1000.0)):
+        function = tl.udf(refuse, args=[float], returns=float, name="refuse")
+        query: Query = lambda x, called=function: called(x["price"])["-5s":].mean()  # noqa: E731
+        frame = arriving(spark, tmp_path / f"in{number}", table, 2)
+        stream = ts.run_stream(query, frame, **how)
+        if limit == 0:
+            with pytest.raises(tl.QueryError, match=rf"{said} \[shard \d of {2 if key else 1}\]") as caught:
+                drained(stream, tmp_path / str(number))
+            assert "\tat " not in str(caught.value)
+            assert "Traceback" not in str(caught.value)
+        else:
+            drained(stream, tmp_path / str(number))
+    # What waits is run when the stream is ended: with the function that is there then.
+    limit = 0.0
+    function = tl.udf(refuse, args=[float], returns=float, name="refuse")
+    with pytest.raises(tl.QueryError, match=said), ts.errors():
+        ts.rest(str(tmp_path / "1" / "state"), lambda x: function(x["price"])["-5s":].mean(), frame, **how).collect()
 
 
 def test_batches_go_through_a_session_of_the_driver(spark: SparkSession, tmp_path: Path) -> None:

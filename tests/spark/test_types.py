@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -134,3 +135,78 @@ def test_maps_and_decimals_inside_records_are_refused(spark: SparkSession) -> No
     frame = spark.range(3).select("id", F.struct(F.lit(1).cast("decimal(5, 1)").alias("d")).alias("x"))
     with pytest.raises(tl.SchemaError, match=r"`x.d` has type decimal"):
         ts.run(lambda s: s["x"], frame, time="id")
+
+
+UNSIGNED = {"tiny": pa.uint8(), "small": pa.uint16(), "plain": pa.uint32(), "half": pa.float16()}
+
+
+@pytest.mark.parametrize("how", [{"slices": 3}, {"key": "small", "partitions": 2}])
+def test_types_that_spark_has_not_come_back_wider(spark: SparkSession, tmp_path: Path, how: dict[str, object]) -> None:
+    rows = 12
+    columns = {name: pa.array(np.arange(rows).astype(dtype.to_pandas_dtype())) for name, dtype in UNSIGNED.items()}
+    columns["small"] = pa.array(np.arange(rows) + 65_524, pa.uint16())
+    table = pa.table({"t": pa.array(range(rows)), **columns})
+    pq.write_table(table, tmp_path / "rows.parquet", row_group_size=4)
+
+    def query(x: tl.Stream) -> tl.Stream:
+        few = x["tiny"].window(2).agg(a=tl.collect())["a"]
+        return x.with_columns(top=x["plain"].window(3).max(), few=few)
+
+    found = ts.run(query, ts.scan_parquet(spark, str(tmp_path), time="t"), **how)
+    wide = {"tiny": "smallint", "small": "int", "plain": "bigint", "half": "float", "top": "bigint"}
+    assert {name: dtype for name, dtype in found.dtypes if name in wide} == wide
+    assert dict(found.dtypes)["few"] == "array<smallint>"
+    stream = tl.stream(table, time="t")
+    expected = query(stream.key_by("small") if "key" in how else stream).collect().to_arrow()
+    assert found.toArrow().sort_by("t").to_pylist() == expected.sort_by("t").to_pylist()
+
+
+def test_types_that_no_type_of_spark_holds_are_refused_in_results(spark: SparkSession, tmp_path: Path) -> None:
+    moments = pa.array(range(4), pa.timestamp("ns"))
+    pq.write_table(
+        pa.table({"t": range(4), "huge": pa.array(range(4), pa.uint64()), "at": moments}), tmp_path / "a.parquet"
+    )
+    scan = ts.scan_parquet(spark, str(tmp_path), time="t")
+    for column, dtype in (("huge", "uint64"), ("at", r"timestamp\[ns\]")):
+        query: Query = lambda x, column=column: x.select(column)  # noqa: E731
+        with pytest.raises(tl.SchemaError, match=rf"`{column}` of the result has type {dtype}.*cast it in the query"):
+            ts.run(query, scan, slices=2)
+    found = ts.run(lambda x: x["huge"].cast("i64").alias("huge"), scan, slices=2)
+    assert [row.huge for row in found.collect()] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "array(1, 2)", "map('a', 1)", "cast('a' as binary)", "cast(1 as decimal(10, 2))", "null",
+        "interval '1' year", "array(struct(1 as a))",
+    ],
+)  # fmt: skip
+def test_columns_that_no_stream_can_have_are_named(spark: SparkSession, value: str) -> None:
+    frame = spark.sql(f"select timestamp'2026-01-01' as ts, 1.5d as price, {value} as odd")
+    with pytest.raises(tl.SchemaError, match=r"column `odd` has type .*df\.drop\('odd'\)") as caught:
+        ts.run(lambda x: x["price"], frame, time="ts")
+    assert caught.value.column == "odd"
+    assert ts.run(lambda x: x["price"], frame.drop("odd"), time="ts", slices=1).count() == 1
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([[1], [2], []]), pa.array([{"a": 1}] * 3), pa.array([b"x"] * 3), pa.array([1, 2, 3], pa.date32()),
+        pa.array([1, 2, 3]).cast(pa.decimal128(20, 1)), pa.array([1, 2, 3], pa.time64("us")),
+    ],
+)  # fmt: skip
+def test_columns_of_files_that_no_stream_can_have_are_left_out(
+    spark: SparkSession, tmp_path: Path, values: pa.Array
+) -> None:
+    pq.write_table(
+        pa.table({"t": [1, 2, 3], "x": [1.0, 2.0, 4.0], "odd": values, "k": ["a", "b", "a"]}), tmp_path / "a.parquet"
+    )
+    query: Query = lambda x: x["x"].window(2).sum()  # noqa: E731
+    with pytest.raises(tl.SchemaError, match=r"column `odd` has type .*columns=\['t', 'x', 'k'\]\)"):
+        ts.run(query, ts.scan_parquet(spark, str(tmp_path), time="t"), slices=2)
+    scan = ts.scan_parquet(spark, str(tmp_path), columns=["x", "k"], time="t")
+    assert scan.schema().names == ["t", "x", "k"]
+    assert ts.run(query, scan, slices=2).toArrow().column("x").to_pylist() == [1.0, 3.0, 6.0]
+    assert ts.run(query, scan, key="k", partitions=2).count() == 3

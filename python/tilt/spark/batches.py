@@ -11,7 +11,8 @@ import pyarrow as pa
 from tilt.errors import CheckpointError
 from tilt.live.options import each
 from tilt.spark.inputs import bound as bound_to
-from tilt.spark.inputs import events_of, records
+from tilt.spark.inputs import records
+from tilt.spark.options import events_of
 from tilt.spark.plan import Bound
 from tilt.spark.records import named, nested
 from tilt.spark.schemas import spark_schema

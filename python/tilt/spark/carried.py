@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -25,10 +25,11 @@ from tilt.run import Query
 from tilt.sources import Events, Rows
 from tilt.spark.boot import shipped
 from tilt.spark.frames import first_of_partition, mapped, merged, rows
+from tilt.spark.further import parts_within, times_of
 from tilt.spark.packing import OFFSETS, cut_blocks, packed_column, packed_schema
 from tilt.spark.placing import PLAN
 from tilt.spark.schemas import spark_schema
-from tilt.spark.task import PartitionTask, as_integers, in_order, partition, ranks
+from tilt.spark.task import PartitionTask, as_integers, between, in_order, partition, ranks
 from tilt.table import Table
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from tilt.spark.packing import Numbers
     from tilt.spark.placing import Plan
     from tilt.spark.plan import Bound
+    from tilt.spark.survey import CutInput
     from tilt.spark.task import QueryTask, TaskInput
 
 _NAME = r"(?:`(?:[^`]|``)+`|\w+)"
@@ -358,35 +360,91 @@ class CarryTask:
         return pa.record_batch(columns, whole)
 
 
+@dataclass
+class Past:
+    """What matters later of the rows of an input that a part of a slice does not see, and totals of those left out."""
+
+    carrier: Carrier
+    rows: pa.Table
+    seen: int = 0
+    """Up to which row of the slice it goes."""
+    totals: dict[int, int] = field(default_factory=dict)
+    """By the number of the read."""
+
+    def go_on(self, rows: pa.Table, until: int) -> None:
+        """Take the rows of the slice up to one of them."""
+        if until <= self.seen:
+            return
+        pool = pa.concat_tables([self.rows, rows.slice(self.seen, until - self.seen)])
+        self.seen = until
+        events = self.carrier.events(pool)
+        kept = self.carrier.kept(events, np.arange(len(pool)))
+        for at, read in self.carrier.own:
+            if read.total is None:
+                continue
+            at_rows, values = events[at]
+            is_left = ~np.isin(at_rows, kept)
+            left = int(is_left.sum()) if values is None else int(values[is_left].astype(np.int64).sum())
+            self.totals[at] = self.totals.get(at, 0) + left
+        self.rows = pool.take(pa.array(kept))
+
+
 @dataclass(frozen=True)
 class CarriedTask(PartitionTask):
-    """Runs a query on a slice, with what was carried there: at once, as what is carried to its parts is not known."""
+    """Runs a query on a slice, with what was carried there, part by part: from one to the next it carries on itself."""
 
-    totals: int = 0
+    text: str = ""
+    """The program that adds what is carried to totals: :attr:`Reads.text`."""
+    carriers: tuple[Carrier, ...] = ()
+    cuts: tuple[CutInput, ...] = ()
 
-    def parts(
-        self, rows: dict[str, pa.Table], whole: tuple[int, int]
-    ) -> Iterator[tuple[dict[str, pa.Table], tuple[int, int]]]:
-        """Give all rows."""
-        yield rows, whole
+    def queries(
+        self, rows: dict[str, pa.Table], whole: tuple[int, int], header: Mapping[str, int]
+    ) -> Iterator[tuple[QueryTask, dict[str, pa.Table], tuple[int, int]]]:
+        """Give the query with the totals of the rows that a part does not have, and the rows that it has."""
+        parts = parts_within(self.query, self.cuts, rows, whole)
+        if parts is None:
+            yield self._added(header, {}), rows, whole
+            return
+        pasts = {carrier.given.name: Past(carrier, carrier.given.schema.empty_table()) for carrier in self.carriers}
+        for part, needs in parts:
+            some = {
+                given.name: between(rows[given.name], given.events, *needs[given.name]) for given in self.query.inputs
+            }
+            for name, past in pasts.items():
+                ends = as_integers(times_of(past.carrier.given, rows))
+                past.go_on(rows[name], int(np.searchsorted(ends, needs[name][0], side="right")))
+                some[name] = pa.concat_tables([past.rows, some[name]])
+            totals = {at: total for past in pasts.values() for at, total in past.totals.items()}
+            yield self._added(header, totals), some, part
 
-    def query_of(self, header: Mapping[str, int]) -> QueryTask:
-        """Give the query with the totals of the rows that the slice does not have."""
-        if not self.totals:
-            return self.query
-        offsets = {f"offset{at}": [header.get(f"offset {at}", 0)] for at in range(self.totals)}
+    def _added(self, header: Mapping[str, int], totals: Mapping[int, int]) -> QueryTask:
+        """Give the query with the totals of the rows that a slice does not have, and of those that a part does not."""
+        query = replace(self.query, text=self.text)
+        reads = next(iter(self.carriers)).reads
+        summed = [at for at, read in enumerate(reads) if read.total is not None]
+        if not summed:
+            return query
         # It is there from the first instant of the run on.
-        row = pa.table({"at": [header["start"] + 1], **offsets})
+        row: dict[str, list[int]] = {"at": [header["start"] + 1]}
+        row |= {
+            f"offset{number}": [header.get(f"offset {number}", 0) + totals.get(at, 0)]
+            for number, at in enumerate(summed)
+        }
         unit = Query(self.query.text).program.unit
         events = Events(time="at", unit=None if unit == "tick" else unit)
-        return replace(self.query, beside={_OFFSETS: Rows(Table(row), events)})
+        return replace(query, beside={_OFFSETS: Rows(Table(pa.table(row)), events)})
+
+
+def carriers_of(query: QueryTask, reads: Reads) -> tuple[Carrier, ...]:
+    """Give what finds the reads of each input that has some."""
+    return tuple(Carrier(query, reads.reads, at) for at in sorted({read.input for read in reads.reads}))
 
 
 def carried(bound: Bound, query: QueryTask, reads: Reads, plan: Column) -> DataFrame:
     """Give blocks of what is carried to slices."""
     schemas = tuple(given.schema for given in query.inputs)
-    inputs = sorted({read.input for read in reads.reads})
-    carriers = tuple(Carrier(query, reads.reads, at) for at in inputs)
+    carriers = carriers_of(query, reads)
     told = []
     for carrier in carriers:
         frame = rows(bound, carrier.given.name).withColumn(PLAN, first_of_partition(plan))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tilt.spark.cuts import Ends, Slices
 from tilt.spark.task import as_integers, between, parts_of
@@ -15,16 +15,33 @@ if TYPE_CHECKING:
     from tilt.spark.survey import CutInput
     from tilt.spark.task import QueryTask, TaskInput
 
+Part: TypeAlias = "tuple[tuple[int, int], dict[str, tuple[int, int]]]"
+"""A part ``(lo, hi]``, and of each input after which number rows must end and before which they must start to matter
+there, as columns of times have them."""
+
 
 def cut_further(
     query: QueryTask, cuts: Sequence[CutInput], rows: dict[str, pa.Table], whole: tuple[int, int]
 ) -> Iterator[tuple[dict[str, pa.Table], tuple[int, int]]]:
     """Give parts of a slice with the rows that each needs, which are in order of time."""
-    number = parts_of(rows, query.memory)
-    if number <= 1 or any(_times(given, rows).null_count for given in query.inputs):
+    parts = parts_within(query, cuts, rows, whole)
+    if parts is None:
         yield rows, whole
         return
-    known = {given.name: _blocks(_times(given, rows), cut.scale) for given, cut in zip(query.inputs, cuts, strict=True)}
+    for part, needs in parts:
+        yield {given.name: between(rows[given.name], given.events, *needs[given.name]) for given in query.inputs}, part
+
+
+def parts_within(
+    query: QueryTask, cuts: Sequence[CutInput], rows: dict[str, pa.Table], whole: tuple[int, int]
+) -> list[Part] | None:
+    """Give the parts that a slice is run in, ``None`` if that is at once."""
+    number = parts_of(rows, query.memory)
+    if number <= 1 or any(times_of(given, rows).null_count for given in query.inputs):
+        return None
+    known = {
+        given.name: _blocks(times_of(given, rows), cut.scale) for given, cut in zip(query.inputs, cuts, strict=True)
+    }
     counted = [block for blocks in known.values() for block in blocks]
     lo, hi = whole
     slices = Slices(tuple(at for at in Slices.by_counts(counted, number).cuts if lo < at < hi))
@@ -32,13 +49,15 @@ def cut_further(
     for given, cut in zip(query.inputs, cuts, strict=True):
         ends = Ends(edge for block in known[given.name] for edge in block[:2])
         needs[given.name] = [cut.limits(*need) for need in slices.needs(cut.halo, ends)]
-    for at in range(len(slices)):
-        begin, end = slices.part(at)
-        some = {given.name: between(rows[given.name], given.events, *needs[given.name][at]) for given in query.inputs}
-        yield some, (max(begin, lo), min(end, hi))
+    parts = [slices.part(at) for at in range(len(slices))]
+    return [
+        ((max(begin, lo), min(end, hi)), {name: limits[at] for name, limits in needs.items()})
+        for at, (begin, end) in enumerate(parts)
+    ]
 
 
-def _times(given: TaskInput, rows: dict[str, pa.Table]) -> pa.ChunkedArray:
+def times_of(given: TaskInput, rows: dict[str, pa.Table]) -> pa.ChunkedArray:
+    """Give the ends of rows of an input."""
     times = given.events.times
     return rows[given.name].column(times if isinstance(times, str) else times[1])
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
 from tilt import _native
-from tilt.errors import QueryError, SchemaError, suggestion
+from tilt.errors import QueryError, SchemaError
 from tilt.keys import Looked, Staged
 from tilt.sources import Deferred, Events
 from tilt.spark.parquet import ParquetSource
@@ -17,7 +18,7 @@ from tilt.streams import Stream
 from tilt.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from tilt.spark.plan import Input
 
 _SIDE_KEY = "tilt side key"
-_EVENTS = tuple(item.name for item in fields(Events) if item.name != "sort")
 
 
 Stage: TypeAlias = "Callable[[Stream, Mapping[str, Input]], DataFrame]"
@@ -56,12 +56,29 @@ def bound(query: object, data: object, events: Mapping[str, Any], stage: Stage) 
         given = _source(frame, events, None)
         columns = _deferred(given)
         known.append((columns, given))
-        streams[name] = Stream._input(name or "stream", columns)
-    stream = query(*streams.values()) if None in streams else query(**{str(name): s for name, s in streams.items()})
+        streams[name] = _stream(name or "stream", columns, given)
+    named = {} if None in streams else {str(name): stream for name, stream in streams.items()}
+    _refuse_others(query, named)
+    stream = query(**named) if named else query(*streams.values())
     if not isinstance(stream, Stream):
         message = f"a query gives a Stream, not {type(stream).__name__}"
         raise TypeError(message)
     return stream, {name: _found(name, source, known, stage) for name, source in stream._sources.items()}
+
+
+def _refuse_others(query: Callable[..., object], given: Mapping[str, object]) -> None:
+    """Refuse data by names that are not those of the query's streams, where it says what they are."""
+    try:
+        wanted = inspect.signature(query)
+    except (TypeError, ValueError):
+        return
+    try:
+        wanted.bind(**given) if given else wanted.bind(None)
+    except TypeError:
+        names = ", ".join(f"`{name}`" for name in wanted.parameters)
+        found = f"data are for {', '.join(f'`{name}`' for name in given)}" if given else "there is one data frame"
+        message = f"the query is of {names}, but {found}; give a dictionary that has a data frame for each of them"
+        raise QueryError(message) from None
 
 
 def _of_stream(stream: Stream, data: object, events: Mapping[str, Any]) -> tuple[Stream, dict[str, Input]]:
@@ -88,28 +105,6 @@ def _of_stream(stream: Stream, data: object, events: Mapping[str, Any]) -> tuple
     return stream.bind(**{name: _deferred(frame) for name, frame in sources.items()}), sources
 
 
-def events_of(function: str, options: Mapping[str, Any], others: Iterable[str]) -> dict[str, Any]:
-    """Give the options that say how rows become events, and refuse those that are about nothing.
-
-    >>> from tilt.spark.inputs import events_of
-    >>> events_of("run", {"time": "ts", "slices": 3}, ["slices"])
-    {'time': 'ts'}
-    >>> events_of("run", {"slice": 3}, ["slices"])
-    Traceback (most recent call last):
-    TypeError: run() has no option `slice`, did you mean `slices`?
-    """
-    known = [*_EVENTS, *others]
-    for name in options:
-        if name not in known:
-            message = f"{function}() has no option `{name}`{suggestion(name, known)}"
-            raise TypeError(message)
-    key = options.get("key")
-    if key is not None and not isinstance(key, str):
-        message = f"a key is the name of one column, not {key!r}; make one of several: F.concat_ws('|', ...)"
-        raise TypeError(message)
-    return {name: value for name, value in options.items() if name in _EVENTS}
-
-
 def _source(data: object, events: Mapping[str, Any], like: Events | None) -> Input:
     if isinstance(data, (FrameSource, ParquetSource)):
         if like is None and not events:
@@ -117,7 +112,11 @@ def _source(data: object, events: Mapping[str, Any], like: Events | None) -> Inp
         # What is said for all inputs holds unless an input says it itself.
         return replace(data, events=replace(data.events, **{**events, **_told(data.events)}))
     if not hasattr(data, "sparkSession"):
-        message = f"a query runs on data frames of Spark, not on {type(data).__name__}"
+        found = f"{type(data).__module__.partition('.')[0]}.{type(data).__name__}".removeprefix("builtins.")
+        message = (
+            f"a query runs on data frames of Spark, not on {found}; make it one: spark.createDataFrame(...), or "
+            "spark.read.parquet(...) for files"
+        )
         raise TypeError(message)
     given = Events(**events) if like is None else replace(like, **events)
     return FrameSource.of(data, given)  # type: ignore[arg-type]
@@ -153,6 +152,18 @@ def _deferred(frame: Input) -> Deferred:
             )
             raise SchemaError(message, column=column)
     return Deferred(Table(_native.Table.empty(schema)), frame.events)
+
+
+def _stream(name: str, columns: Deferred, given: Input) -> Stream:
+    """Give a stream of rows to come."""
+    try:
+        return Stream._input(name, columns)
+    except SchemaError as error:
+        if error.column not in given.schema().names or not isinstance(given, ParquetSource):
+            raise
+        others = [column for column in given.schema().names if column != error.column]
+        message = f"{error}: ts.scan_parquet(..., columns={others})"
+        raise SchemaError(message, column=error.column) from None
 
 
 def _found(name: str, source: Source, known: Sequence[tuple[Deferred, Input]], stage: Stage) -> Input:

@@ -26,13 +26,15 @@ from tilt.spark.survey import cut_input
 from tilt.spark.task import as_integers, in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame
 
     from tilt.spark.plan import Bound
 
 _PARTITION = "tilt partition"
+_FILTERED = 64
+"""How many gaps Spark filters by."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class Ordered:
         needs = slices.needs(cut.halo, Ends(edge for stretch in known for edge in stretch[1:]))
         limits = [cut.limits(*need) for need in needs]
         own = [(first // cut.scale, last // cut.scale) for _, first, last in known]
-        halo = in_order(self._halo(rows, time, own, limits), str(bound.inputs[name].events.times))
+        halo = in_order(self._halo(rows, own, limits).toArrow(), str(bound.inputs[name].events.times))
         times = as_integers(halo.column(str(bound.inputs[name].events.times)))
         stretches = {}
         for at, (number, first, last) in enumerate(known):
@@ -135,17 +137,75 @@ class Ordered:
                 raise QueryError(message)
         return known
 
-    @staticmethod
-    def _halo(rows: DataFrame, time: Any, own: list[tuple[int, int]], limits: list[tuple[int, int]]) -> pa.Table:  # noqa: ANN401
-        """Fetch the rows that some partition has to see of others, in order of time."""
-        column = rows.select(time.alias("t"))
-        dtype = column.schema["t"].dataType.simpleString()
+    def _halo(self, rows: DataFrame, own: list[tuple[int, int]], limits: list[tuple[int, int]]) -> DataFrame:
+        """Give the rows that some partition has to see of others, in the order of partitions and as they stand there.
+
+        Files skip by the filter. Of many gaps it has some that cover all, as each takes time for every row; then a task
+        finds the rows.
+        """
+        (name,) = self.bound.inputs
+        time = str(self.bound.inputs[name].events.times)
+        dtype = rows.select(named(time).alias("t")).schema["t"].dataType.simpleString()
         # Nothing is before the first partition or after the last.
         gaps = [(limits[at][0], own[at][0]) for at in range(1, len(own))]
         gaps += [(own[at][1], limits[at][1]) for at in range(len(own) - 1)]
-        wanted = [(time > _literal(lo, dtype)) & (time < _literal(hi, dtype)) for lo, hi in gaps if hi - lo > 1]
-        # Rows come in the order of partitions, and within them as they stand.
-        return (rows.where(reduce(or_, wanted)) if wanted else rows.limit(0)).toArrow()
+        gaps = merged_gaps(gaps)
+        if not gaps:
+            return rows.limit(0)
+        column, covering = named(time), covering_gaps(gaps, _FILTERED)
+        wanted = [(column > _literal(lo, dtype)) & (column < _literal(hi, dtype)) for lo, hi in covering]
+        near = rows.where(reduce(or_, wanted))
+        if len(covering) == len(gaps):
+            return near
+        (given,) = self.bound.task(self.imports).inputs
+        return mapped(near, NearTask(time, tuple(gaps)), given.schema)
+
+
+@dataclass(frozen=True)
+class NearTask:
+    """Keeps the rows whose time is within a gap."""
+
+    time: str
+    gaps: tuple[tuple[int, int], ...]
+    """Each of the numbers between two; they are in order and do not overlap."""
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Give the rows."""
+        after, before = (np.array(edges, np.int64) for edges in zip(*self.gaps, strict=True))
+        for batch in batches:
+            times = as_integers(pa.chunked_array([batch.column(self.time)]))
+            at = np.searchsorted(after, times) - 1
+            yield batch.filter(pa.array((at >= 0) & (times < before[at])))
+
+
+def merged_gaps(gaps: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Give gaps, each of the numbers between two, with one for those that overlap and none for those without numbers.
+
+    >>> from tilt.spark.ordered import merged_gaps
+    >>> merged_gaps([(20, 30), (3, 9), (5, 12), (40, 41), (29, 35)])
+    [(3, 12), (20, 35)]
+    """
+    found: list[tuple[int, int]] = []
+    for lo, hi in sorted(gaps):
+        if hi - lo <= 1:
+            continue
+        if found and lo < found[-1][1]:
+            lo, hi = found[-1][0], max(found.pop()[1], hi)  # noqa: PLW2901
+        found.append((lo, hi))
+    return found
+
+
+def covering_gaps(gaps: list[tuple[int, int]], most: int) -> list[tuple[int, int]]:
+    """Give so many gaps at most that cover all of some, which are in order: those that are nearest are taken together.
+
+    >>> from tilt.spark.ordered import covering_gaps
+    >>> covering_gaps([(3, 12), (20, 35), (37, 39), (90, 99)], 3)
+    [(3, 12), (20, 39), (90, 99)]
+    """
+    apart = [after - before for (_, before), (after, _) in pairwise(gaps)]
+    widest = sorted(sorted(range(len(apart)), key=lambda at: -apart[at])[: most - 1])
+    starts, ends = [0, *(at + 1 for at in widest)], [*widest, len(gaps) - 1]
+    return [(gaps[first][0], gaps[last][1]) for first, last in zip(starts, ends, strict=True)]
 
 
 def _literal(step: int, dtype: str) -> Any:  # noqa: ANN401

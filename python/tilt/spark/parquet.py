@@ -102,7 +102,13 @@ class ParquetSource:
         return self.columns
 
 
-def scan_parquet(session: SparkSession, path: str | Sequence[str], **events: Any) -> ParquetSource:  # noqa: ANN401
+def scan_parquet(
+    session: SparkSession,
+    path: str | Sequence[str],
+    *,
+    columns: Sequence[str] | None = None,
+    **events: Any,  # noqa: ANN401
+) -> ParquetSource:
     """Name Parquet files whose rows the tasks of :func:`run` read themselves, without the JVM.
 
     That is several times faster than ``spark.read.parquet``. The footers are read here, the row groups in executors, so
@@ -114,13 +120,15 @@ def scan_parquet(session: SparkSession, path: str | Sequence[str], **events: Any
         The session that the query runs in.
     path
         A file, a directory, or several: names, or URIs that Arrow's file systems know (``s3://``, ``gs://``, ``hdfs://``).
+    columns
+        Only these columns, and those of times: files may differ in others, or have some that no stream can have.
     **events
         ``time``, ``valid``, ``unit``, ``tz``, ``period``, ``overlap`` and ``closed``, as for :func:`tilt.stream`.
 
     Raises
     ------
     SchemaError
-        If files differ in their columns, or do not have those of times.
+        If files differ in their columns, or do not have those of times or those that are named.
     FileError
         If there is no file, or one without statistics of its times.
 
@@ -129,22 +137,24 @@ def scan_parquet(session: SparkSession, path: str | Sequence[str], **events: Any
 
     """
     told = Events(**events)
+    kept = None if columns is None else tuple(dict.fromkeys((*_times(told), *columns)))
     groups: list[RowGroup] = []
-    columns = None
+    known = None
     names = list(_files([path] if isinstance(path, str) else path))
     with ThreadPoolExecutor(_AT_A_TIME) as readers:
-        scanned = list(readers.map(partial(_scanned, events=told), names))
+        scanned = list(readers.map(partial(_scanned, events=told, columns=kept), names))
     for footer, schema, found in scanned:
-        if columns is None:
-            columns = schema
-        elif not schema.equals(columns):
-            mine, first = ([f"{field.name}: {field.type}" for field in one] for one in (schema, columns))
+        if known is None:
+            known = schema
+        elif not schema.equals(known):
+            mine, first = ([f"{field.name}: {field.type}" for field in one] for one in (schema, known))
             message = (
-                f"{footer.path} has columns {', '.join(mine)}, but the first file {', '.join(first)}; scan them apart"
+                f"{footer.path} has columns {', '.join(mine)}, but the first file {', '.join(first)}; scan them apart, "
+                "or name those that all have: columns=[...]"
             )
             raise SchemaError(message)
         groups += found
-    if columns is None:
+    if known is None:
         message = f"there is no Parquet file in {path}"
         raise FileError(message)
     # Rows with one time stand in the order in which a local scan reads them: files by their first times.
@@ -152,7 +162,7 @@ def scan_parquet(session: SparkSession, path: str | Sequence[str], **events: Any
     for group in groups:
         begins[group.file.path] = min(begins.get(group.file.path, group.first), group.first)
     groups.sort(key=lambda group: (begins[group.file.path], group.file.path, group.number))
-    return ParquetSource(session, tuple(groups), columns, told)
+    return ParquetSource(session, tuple(groups), known, told)
 
 
 @dataclass(frozen=True)
@@ -340,17 +350,21 @@ class Direct:
             )
         return "\n".join(lines)
 
-    def frame(self) -> DataFrame:
-        """Give the result."""
+    def task(self) -> DirectTask:
+        """Give what executors run."""
         slices = self.cut()
-        query = self.bound.task(self.imports)
         shares = zip(*(self._shares(name, slices) for name in self.bound.inputs), strict=True)
         together = max(self.bound.memory * len(slices) // max(self._bytes(), 1), 1)
         halos = {name: self.bound.halo(name, self.warmup) for name in self.bound.inputs}
         cuts = tuple(cut_input(self.bound, name, halo) for name, halo in halos.items())
-        task = DirectTask(query, slices, span_of(self.bound), tuple(shares), cuts, together)
+        query = self.bound.task(self.imports)
+        return DirectTask(query, slices, span_of(self.bound), tuple(shares), cuts, together)
+
+    def frame(self) -> DataFrame:
+        """Give the result."""
+        task = self.task()
         session = next(iter(self.bound.inputs.values())).session
-        numbers = session.range(0, len(slices), 1, self._tasks(slices))
+        numbers = session.range(0, len(task.slices), 1, self._tasks(task.slices))
         return numbers.mapInArrow(shipped(task, self.bound.functions()), spark_schema(self.bound.schema))
 
     def _tasks(self, slices: Slices) -> int:
@@ -459,14 +473,23 @@ def _opened(path: str) -> pa.NativeFile:
     return system.open_input_file(inner)
 
 
-def _scanned(path: str, events: Events) -> tuple[Footer, pa.Schema, list[RowGroup]]:
+def _times(events: Events) -> tuple[str, ...]:
+    """Give the columns of times."""
+    return (events.times,) if isinstance(events.times, str) else events.times
+
+
+def _scanned(path: str, events: Events, columns: Sequence[str] | None) -> tuple[Footer, pa.Schema, list[RowGroup]]:
     """Read a footer, and keep what is needed of it: that of a file with many columns is large."""
     with _opened(path) as file:
         whole = pq.ParquetFile(file)
         schema, metadata = whole.schema_arrow.remove_metadata(), whole.metadata
-        columns = (events.times,) if isinstance(events.times, str) else events.times
-        footer = Footer.of(path, file.size(), metadata, columns)
-    return footer, schema, [*_groups(footer, metadata, schema, events)]
+        footer = Footer.of(path, file.size(), metadata, _times(events))
+    groups = [*_groups(footer, metadata, schema, events)]
+    for column in columns or ():
+        if column not in schema.names:
+            message = f"{path} has no column `{column}`; it has {', '.join(schema.names)}"
+            raise SchemaError(message, column=column)
+    return footer, schema if columns is None else pa.schema([schema.field(column) for column in columns]), groups
 
 
 def _edges(statistics: Any) -> tuple[Any, Any] | None:  # noqa: ANN401
@@ -483,7 +506,8 @@ def _files(paths: Sequence[str]) -> Iterator[str]:
         system, inner = pa.fs.FileSystem.from_uri(path) if separator else (pa.fs.LocalFileSystem(), path)
         info = system.get_file_info(inner)
         if info.type == pa.fs.FileType.NotFound:
-            message = f"there is no file {path}"
+            hint = "; name files and directories, not patterns" if set(path) & set("*?[") else ""
+            message = f"there is no file {path}{hint}"
             raise FileError(message)
         if info.type == pa.fs.FileType.File:
             yield path if separator else str(Path(path).absolute())
@@ -496,8 +520,8 @@ def _files(paths: Sequence[str]) -> Iterator[str]:
 
 
 def _groups(file: Footer, metadata: Any, schema: pa.Schema, events: Events) -> Iterator[RowGroup]:  # noqa: ANN401
-    name, times = file.path, events.times
-    start, end = (times, times) if isinstance(times, str) else times
+    name, times = file.path, _times(events)
+    start, end = times[0], times[-1]
     for column in (start, end):
         if column not in schema.names:
             message = f"{name} has no column `{column}` for the times; it has {', '.join(schema.names)}"

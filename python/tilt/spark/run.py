@@ -11,8 +11,10 @@ from tilt import _native
 from tilt.budgets import budget_bytes
 from tilt.durations import duration_text
 from tilt.errors import QueryError
-from tilt.spark.inputs import bound, events_of, records
+from tilt.spark.counted import Cells, Counted
+from tilt.spark.inputs import bound, records
 from tilt.spark.keyed import Keyed
+from tilt.spark.options import events_of, modules_of, number_of, ratio_of
 from tilt.spark.ordered import Ordered
 from tilt.spark.parquet import Direct, ParquetSource
 from tilt.spark.plan import Bound
@@ -42,11 +44,13 @@ _SKEW = 1.5
 _said: set[str] = set()
 
 
-Planned: TypeAlias = Keyed | Sliced | Ordered | Direct | Scanned
+Planned: TypeAlias = Keyed | Counted | Sliced | Ordered | Direct | Scanned
 """A query and how it is cut."""
 _BY_KEY, _BY_TIME = "rows go to partitions by their key", "the timeline is cut into slices"
 _TAKEN: dict[type[Planned], tuple[str, set[str]]] = {
     Keyed: (_BY_KEY, {"partitions", "skew"}),
+    # There are not many rows of any key then.
+    Counted: (_BY_KEY, {"partitions", "skew"}),
     Scanned: (_BY_KEY, {"partitions"}),
     Sliced: (_BY_TIME, {"slices", "tasks", "warmup"}),
     # The statistics of files tell how they are ordered; that they are says nothing more than to cut by time.
@@ -154,9 +158,12 @@ def _plan_of(frame: DataFrame) -> str:
 
 def _planned(query: object, data: object, options: Mapping[str, Any]) -> Planned:
     events = events_of("run", options, _OPTIONS)
-    imports = tuple(options.get("imports", ()))
-    asked_slices, asked_tasks, asked_partitions = (_number(options, name) for name in ("slices", "tasks", "partitions"))
+    imports = modules_of(options)
+    asked_slices, asked_tasks, asked_partitions = (
+        number_of(options, name) for name in ("slices", "tasks", "partitions")
+    )
 
+    skew = ratio_of(options, "skew", _SKEW)
     memory = budget_bytes(options["memory"]) if options.get("memory") is not None else AT_ONCE
     ways: list[Planned] = []
     both: set[str] = set()
@@ -195,7 +202,8 @@ def _planned(query: object, data: object, options: Mapping[str, Any]) -> Planned
         partitions = asked_partitions or usual
         if is_direct:
             return Scanned(whole, partitions, imports)
-        return Keyed(whole, partitions, imports, options.get("skew", _SKEW))
+        cells = Cells.of(whole)
+        return Keyed(whole, partitions, imports, skew) if cells is None else Counted(whole, partitions, imports, cells)
 
     stream, inputs = bound(query, data, events, lambda stream, inputs: planned(stream, inputs).frame())
     found = planned(stream, inputs, options.get("layout"))
@@ -220,18 +228,6 @@ def _refuse_unused(options: Mapping[str, Any], ways: Sequence[Planned], both: se
         hint = ", or cut by time: slices=" if how is _BY_KEY and option in {"tasks", "warmup"} else ""
         message = f"{option}= has no meaning here, as {how}; leave it out{hint}"
         raise QueryError(message)
-
-
-def _number(options: Mapping[str, Any], name: str) -> int | None:
-    """Give an option that is a number of things, if it is given."""
-    number = options.get(name)
-    if number is not None and not isinstance(number, int):
-        message = f"{name} is a whole number, not {number!r}"
-        raise TypeError(message)
-    if number is not None and number < 1:
-        message = f"{name} must be 1 at least, not {number}"
-        raise ValueError(message)
-    return number
 
 
 def _advise(session: SparkSession) -> None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from tilt.errors import CheckpointError, TiltError
+from tilt.errors import CheckpointError
 from tilt.live import Session
 from tilt.run import Query
-from tilt.spark.task import as_integers, partition, placed
+from tilt.spark.task import as_integers, partition, telling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -114,18 +114,14 @@ class ShardTask:
             for first in range(0, max(len(table), 1), _KEPT_LATE):
                 # Of more late rows than a session keeps, some would only be counted.
                 part = table.slice(first, _KEPT_LATE)
-                try:
+                with telling(self.query, {one.name: part}, lambda: [self._name(shard)]):
                     given.append(session.push(part, one.name))
-                except TiltError as error:
-                    raise placed(error, self.query, {one.name: part}, [self._name(shard)]) from None
                 late.append((one.name, session.late(one.name).to_arrow()))
             last = max([last, *self._last(at, table)])
         if watermark > 0:
             # Before that, Spark has not seen any row.
-            try:
+            with telling(self.query, {}, lambda: [self._name(shard)]):
                 given.append(session.advance(self._ticks(watermark)))
-            except TiltError as error:
-                raise placed(error, self.query, {}, [self._name(shard)]) from None
         late += [(one.name, session.late(one.name).to_arrow()) for one in self.query.inputs]
         count = _late_count(session) - known
         results = [batch for table in given for batch in self._results(table.to_arrow())]
@@ -151,7 +147,8 @@ class ShardTask:
     def close(self, checkpoint: bytes, last: int) -> list[pa.RecordBatch]:
         """Give what is left of a session if its input ends, at ``last``, however its keys were spread."""
         session, _ = self._session((checkpoint, last))
-        given = [session.advance(last), session.close()]
+        with telling(self.query, {}, list):
+            given = [session.advance(last), session.close()]
         return [batch for table in given for batch in self._results(table.to_arrow())]
 
     def _session(self, state: tuple[bytes, int] | None) -> tuple[Session, int]:

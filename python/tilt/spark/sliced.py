@@ -5,14 +5,14 @@ Every row goes to its own slice and to those whose halo it is in; then a partiti
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
 from tilt.spark.boot import shipped
-from tilt.spark.carried import CarriedTask, Reads, carried
+from tilt.spark.carried import CarriedTask, Reads, carried, carriers_of
 from tilt.spark.frames import moved, packed
 from tilt.spark.further import cut_further
 from tilt.spark.schemas import spark_schema
@@ -93,11 +93,10 @@ class Sliced:
         }
         query = bound.task(self.imports)
         packs = packed(bound, query, self.slices, plan)
-        task: PartitionTask
-        if self.reads is None:
-            task = SlicedTask(query, cuts=tuple(cut_input(bound, name, halo) for name, halo in halos.items()))
-        else:
+        cuts = tuple(cut_input(bound, name, halo) for name, halo in halos.items())
+        task: PartitionTask = SlicedTask(query, cuts=cuts)
+        if self.reads is not None:
             packs.append(carried(bound, query, self.reads, plan))
-            task = CarriedTask(replace(query, text=self.reads.text), len(self.reads.totals))
+            task = CarriedTask(query, self.reads.text, carriers_of(query, self.reads), cuts)
         blocks = moved(packs, self.slices, self.tasks, about, {"plan": plan})
         return blocks.mapInArrow(shipped(task, bound.functions()), spark_schema(bound.schema))

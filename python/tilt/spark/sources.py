@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
 
+from tilt.errors import SchemaError
 from tilt.sources import Events
 from tilt.spark.records import flattened
 from tilt.spark.schemas import arrow_schema
@@ -30,6 +32,10 @@ class FrameSource:
     @classmethod
     def of(cls, frame: DataFrame, events: Events) -> FrameSource:
         """Name a data frame, and make columns of the fields of its structs."""
+        twice = next((name for name, count in Counter(frame.columns).items() if count > 1), None)
+        if twice is not None:
+            message = f"two columns of the data frame are named `{twice}`; rename one, or drop it"
+            raise SchemaError(message, column=twice)
         records = [(field.name, field.dataType) for field in frame.schema.fields]
         found = tuple((name, dtype) for name, dtype in records if isinstance(dtype, StructType))
         return cls(flattened(frame), events, records=found)

@@ -20,7 +20,8 @@ from tilt.live.options import each
 from tilt.spark.boot import shipped, stateful
 from tilt.spark.frames import key_hash, mapped, merged, preimages
 from tilt.spark.inputs import bound as bound_to
-from tilt.spark.inputs import events_of, records
+from tilt.spark.inputs import records
+from tilt.spark.options import events_of, modules_of, number_of
 from tilt.spark.parquet import ParquetSource
 from tilt.spark.plan import NANOSECONDS, Bound
 from tilt.spark.records import named, nested
@@ -123,7 +124,7 @@ def _planned(query: object, data: object, options: Mapping[str, Any]) -> Streame
     if late not in POLICIES:
         message = f"late rows are treated by one of {', '.join(POLICIES)}, not {late!r}"
         raise ValueError(message)
-    shards = options.get("shards")
+    shards = number_of(options, "shards")
     if shards is None:
         session = next(iter(inputs.values())).session
         shards = int(str(session.conf.get("spark.sql.shuffle.partitions")))
@@ -133,7 +134,7 @@ def _planned(query: object, data: object, options: Mapping[str, Any]) -> Streame
         late,
         bool(options.get("late_rows", False)),
         shards if whole.key else 1,
-        tuple(options.get("imports", ())),
+        modules_of(options),
     )
 
 

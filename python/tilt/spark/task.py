@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
@@ -21,7 +22,7 @@ from tilt.spark.packing import HEADER, NUMBER, OFFSETS, PLACE, TAG, unpacked
 from tilt.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tilt.run import Layout
 
@@ -81,7 +82,7 @@ class QueryTask:
         sources = {given.name: Rows(Table(rows[given.name]), given.events) for given in self.inputs}
         sources |= self.beside
         whole = part is None or part == (-FOREVER, FOREVER)
-        try:
+        with telling(self, rows, lambda: _slice(part, self.text)):
             result = Query(self.text).run(
                 sources,
                 threads=_threads(),
@@ -90,12 +91,6 @@ class QueryTask:
                 layout=self.layout,
                 progress=False,
             )
-        except TiltError as error:
-            raise placed(error, self, rows, _slice(part, self.text)) from None
-        except Exception as error:
-            if "extern fn" not in self.text:
-                raise
-            raise of_function(error, self, _slice(part, self.text)) from error
         table = result.to_arrow().rename_columns(self.schema.names).cast(self.schema)
         yield from table.to_batches(max_chunksize=_BATCH_ROWS)
 
@@ -128,13 +123,16 @@ class PartitionTask:
             rows = {
                 given.name: _sorted(given, blocks.pop(first + at, [])) for at, given in enumerate(self.query.inputs)
             }
-            for some, part in self.parts(rows, whole):
-                yield from self.query_of(header).compute(some, span=span, part=part)
+            for query, some, part in self.queries(rows, whole, header):
+                yield from query.compute(some, span=span, part=part)
 
-    def query_of(self, header: Mapping[str, int]) -> QueryTask:
-        """Give the query of a place: here that of all."""
+    def queries(
+        self, rows: dict[str, pa.Table], whole: tuple[int, int], header: Mapping[str, int]
+    ) -> Iterator[tuple[QueryTask, dict[str, pa.Table], tuple[int, int]]]:
+        """Give what is run of a place: here the same query on each part."""
         del header
-        return self.query
+        for some, part in self.parts(rows, whole):
+            yield self.query, some, part
 
     def parts(
         self, rows: dict[str, pa.Table], whole: tuple[int, int]
@@ -259,8 +257,21 @@ def _threads() -> int:
     return 1 if context is None else max(context.cpus(), 1)
 
 
-def placed(error: TiltError, query: QueryTask, rows: Mapping[str, pa.Table], about: Sequence[str] = ()) -> TiltError:
-    """Give an error that says which of some rows is meant, and what else is known."""
+@contextlib.contextmanager
+def telling(query: QueryTask, rows: Mapping[str, pa.Table], about: Callable[[], Sequence[str]]) -> Iterator[None]:
+    """Raise what goes wrong when some rows are run as an exception that says which of them, and what else is known."""
+    try:
+        yield
+    except TiltError as error:
+        raise _placed(error, query, rows, about()) from None
+    except Exception as error:
+        if "extern fn" not in query.text:
+            raise
+        message = f"a function that the query calls raised {type(error).__name__}: {error}"
+        raise _placed(QueryError(message), query, {}, about()) from error
+
+
+def _placed(error: TiltError, query: QueryTask, rows: Mapping[str, pa.Table], about: Sequence[str]) -> TiltError:
     where = []
     for given in query.inputs:
         if error.row is None or given.name != error.input or given.name not in rows:
@@ -277,12 +288,6 @@ def placed(error: TiltError, query: QueryTask, rows: Mapping[str, pa.Table], abo
     found = type(error)(f"{error} [{'; '.join(where)}]", error.column, error.row, error.hint)
     found.input = error.input
     return found
-
-
-def of_function(error: Exception, query: QueryTask, about: Sequence[str]) -> TiltError:
-    """Give an error for what a function of Python raised that the query calls."""
-    message = f"a function that the query calls raised {type(error).__name__}: {error}"
-    return placed(QueryError(message), query, {}, about)
 
 
 def _slice(part: tuple[int, int] | None, text: str) -> list[str]:
