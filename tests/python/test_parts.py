@@ -66,8 +66,9 @@ QUERIES: dict[str, Callable[[tl.Stream], tl.Stream]] = {
     ),
     # These carry the whole past.
     "total": lambda s: s["qty"][:].sum(),
+    "filtered": lambda s: s["px"].lfilter([0.1], [1.0, -0.9]),
+    # These need all of it, and are run as a whole.
     "ewm": lambda s: s["px"].ewm(alpha=0.1),
-    # This needs all of it, and is run as a whole.
     "median": lambda s: s["px"][:].median(),
 }
 
