@@ -64,9 +64,8 @@ QUERIES: dict[str, Callable[[tl.Stream], tl.Stream]] = {
         .lookup(tl.table({"n": [1, 2, 3], "what": ["x", "y", "z"]}, key="n"), on="group")
         .select("what", "px")
     ),
-    # These carry the whole past.
+    # This carries the whole past.
     "total": lambda s: s["qty"][:].sum(),
-    "filtered": lambda s: s["px"].lfilter([0.1], [1.0, -0.9]),
     # These need all of it, and are run as a whole.
     "ewm": lambda s: s["px"].ewm(alpha=0.1),
     "median": lambda s: s["px"][:].median(),
