@@ -64,10 +64,10 @@ QUERIES: dict[str, Callable[[tl.Stream], tl.Stream]] = {
         .lookup(tl.table({"n": [1, 2, 3], "what": ["x", "y", "z"]}, key="n"), on="group")
         .select("what", "px")
     ),
-    # These carry the whole past.
+    # This carries the whole past.
     "total": lambda s: s["qty"][:].sum(),
+    # These need all of it, and are run as a whole.
     "ewm": lambda s: s["px"].ewm(alpha=0.1),
-    # This needs all of it, and is run as a whole.
     "median": lambda s: s["px"][:].median(),
 }
 

@@ -19,7 +19,9 @@ impl Writer {
 
     pub(crate) fn words(&mut self, words: &[u64]) {
         self.count(words.len());
-        words.iter().for_each(|word| self.word(*word));
+        for word in words {
+            self.word(*word);
+        }
     }
 
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {

@@ -108,9 +108,9 @@ impl Kept {
 
     /// Writes what a window without a beginning carries, and what is known of the others.
     pub(crate) fn save(&mut self, out: &mut Writer) {
-        [self.widest, self.gone, self.magnitude]
-            .into_iter()
-            .for_each(|word| out.word(word));
+        for word in [self.widest, self.gone, self.magnitude] {
+            out.word(word);
+        }
         match &mut self.scans {
             Some(Scans::Columns(columns)) if columns.is_running() => {
                 out.word(1);

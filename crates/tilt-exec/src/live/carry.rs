@@ -73,7 +73,10 @@ impl Live {
             return false;
         }
         if self.is_keyed() {
-            return matches!(self.each_key(0, true), Ok(Some(_)));
+            let found = self.each_key(0, true);
+            // Rows tell more of columns than declarations.
+            self.none = None;
+            return matches!(found, Ok(Some(_)));
         }
         self.beginning().is_some()
     }

@@ -484,7 +484,9 @@ impl Keys {
         out.bytes(self.data_type.to_string().as_bytes());
         out.number(self.of_null.map_or(-1, i64::from));
         out.count(all.len());
-        all.into_iter().for_each(|bytes| out.bytes(bytes));
+        for bytes in all {
+            out.bytes(bytes);
+        }
     }
 
     /// Takes keys that were [written](Self::save), of the same type; there are no others.

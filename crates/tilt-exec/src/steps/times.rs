@@ -304,9 +304,9 @@ impl Times {
         out.count(self.len);
         match &self.kind {
             Kind::Regular { t0, period, length } => {
-                [*t0, *period, *length]
-                    .into_iter()
-                    .for_each(|n| out.number(n));
+                for number in [*t0, *period, *length] {
+                    out.number(number);
+                }
             }
             Kind::Fixed { ends, .. } => ends.save(self.len, out),
             Kind::UntilNext {
