@@ -14,6 +14,7 @@ mod generate;
 mod golden;
 mod joins;
 mod keyed;
+mod keyed_order;
 mod live;
 mod live_adjust;
 mod live_carried;

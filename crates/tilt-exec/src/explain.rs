@@ -108,8 +108,12 @@ impl Explained<'_> {
         let stages = some(plan.stages.len(), "stage loop");
         writeln!(out, "  {code}: {stages}, {}", some(windows, "window"))?;
         if self.0.program.inputs().any(|(_, i)| i.key.is_some()) {
-            let how = if plan.scatter.is_some() {
-                "keys: all in one pass, a state for each"
+            let how = if let Some(scatter) = &plan.scatter {
+                if scatter.is_ordered() {
+                    "keys: all in one pass, a state for each, doubles in order"
+                } else {
+                    "keys: all in one pass, a state for each"
+                }
             } else if linked::may_apply(&self.0.program, plan) {
                 "keys: rows as they came, each with those of its key that it reads"
             } else if line::may_apply(&self.0.program, plan) {

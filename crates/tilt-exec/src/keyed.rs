@@ -2,7 +2,7 @@
 //!
 //! | way | when | where |
 //! |---|---|---|
-//! | one pass over all rows, a state for each key | windows on a grid that do not ask for the order | `scatter` |
+//! | one pass over all rows, a state for each key | windows on a grid that do not ask for the order, or are one pane each | `scatter` |
 //! | rows as they came, each with those of its key that it reads | programs without windows | [`linked`] |
 //! | all keys on one line of time, one unkeyed run | programs that read by time alone | [`line`] |
 //! | a run for each key, results merged by end, then key | everything else | `by_key`, `merge` |

@@ -4,6 +4,9 @@
 //! a chunk of rows contributes and which of them count, and each contribution is joined to the state of its row's key. Where most rows
 //! count, all are joined, those that do not as neutral elements, otherwise only those that do: without a branch on a row either way. A
 //! window joins the states of its panes; the stage's main loop then runs over the keys.
+//!
+//! Doubles are joined in the pinned order ([`ordered`]), which counts places from where a window is split. So their windows are single
+//! panes that begin there: rows come from the split on, and pieces hold whole panes.
 
 use std::{collections::HashMap, ops::Range, time::Instant};
 
@@ -24,7 +27,7 @@ use crate::{
     plan::{Domain, ParamSource, Plan, Source, Stage},
     reads::SAME,
     run::Trouble,
-    scatter::{cells::Cells, piece::Piece},
+    scatter::{cells::Cells, ordered::Ordered, piece::Piece},
     series::Series,
     stats,
     window::{Algorithm, Guard},
@@ -33,6 +36,7 @@ use crate::{
 mod cells;
 mod columns;
 mod contributions;
+mod ordered;
 mod piece;
 
 /// Windows of more panes are left to the general path.
@@ -103,6 +107,20 @@ struct Slot {
     of: Option<usize>,
 }
 
+impl ScatterPlan {
+    /// Whether rows of a key are joined in order.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.slots.iter().any(Slot::is_ordered)
+    }
+}
+
+impl Slot {
+    /// Whether rows are joined in order.
+    fn is_ordered(&self) -> bool {
+        Ordered::supports(self.op, self.ty)
+    }
+}
+
 /// Whether it is worth asking for a plan: a grid that reads one keyed input and nothing else.
 pub(crate) fn may_apply(program: &Program) -> Option<StreamId> {
     let temporal = program.streams[program.output].as_temporal()?;
@@ -158,6 +176,10 @@ pub(crate) fn plan(
         let end = distance / period;
         ranges.push(end - length / period..end);
     }
+    let lead = lead?;
+    let phase = (i128::from(offset) + i128::from(lead)).rem_euclid(i128::from(period)) as i64;
+    // Windows are split where they begin, so all of a pane is the late part of one.
+    let in_order = |range: usize| ranges[range].end - ranges[range].start == 1 && phase == 0;
     let contributions = contributing(stage, input, loops)?;
     let mut slots: Vec<Slot> = Vec::new();
     for source in &stage.sources {
@@ -167,7 +189,9 @@ pub(crate) fn plan(
                 let of = contributions.of_windows[*window][column / 2];
                 let Column { op, ty, .. } = contributions.columns[of];
                 let of = Some(of);
-                (Cells::supports(op, ty)).then_some(Slot { range, op, ty, of })
+                let slot = Slot { range, op, ty, of };
+                let is_in_order = slot.is_ordered() && in_order(range);
+                (Cells::supports(op, ty) || is_in_order).then_some(slot)
             }
             Source::RangeFirst(range) | Source::RangeEnd(range) => Some(Slot {
                 range: *range,
@@ -181,11 +205,9 @@ pub(crate) fn plan(
             slots.push(slot);
         }
     }
-    let lead = lead?;
-    let phase = (i128::from(offset) + i128::from(lead)).rem_euclid(i128::from(period));
     Some(ScatterPlan {
         period,
-        phase: phase as i64,
+        phase,
         lead,
         ranges,
         contributions,
@@ -374,13 +396,12 @@ impl Job<'_> {
         windows = clamp(after(self.part.start))..clamp(after(self.part.end));
 
         let panes = (end - first) as usize;
+        let keys = self.keys.len();
         let bytes: usize = scatter.slots.iter().map(|slot| slot.ty.bytes()).sum();
-        if bytes
-            .max(1)
-            .checked_mul(self.keys.len())?
-            .checked_mul(panes + 1)?
-            > MAX_BYTES
-        {
+        let bytes = bytes.max(1).checked_mul(keys)?.checked_mul(panes + 1)?;
+        let ordered = scatter.slots.iter().filter(|s| s.is_ordered()).count();
+        let ordered = keys.checked_mul(ordered * Ordered::BYTES)?;
+        if bytes.checked_add(ordered)? > MAX_BYTES {
             return None;
         }
         // Keys that most panes have no row of are marked where they have one.

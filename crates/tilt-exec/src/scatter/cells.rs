@@ -1,4 +1,4 @@
-//! States: one integer for each key, joined by an operation that does not look at the order.
+//! States: one number for each key, joined by an operation. That of integers does not look at the order.
 
 use tilt_codegen::{
     abi::{Target, View},
@@ -7,7 +7,7 @@ use tilt_codegen::{
 
 use crate::{memory::Plain, view};
 
-/// Integers of one type, with room for a whole group after the last.
+/// Numbers of one type, with room for a whole group after the last.
 #[derive(Debug)]
 pub(super) struct Cells {
     op: Combine,
@@ -21,6 +21,8 @@ pub(super) struct Cells {
 macro_rules! typed {
     ($cells:expr, $call:ident $args:tt) => {
         match ($cells.op, $cells.ty) {
+            (Combine::Add, Ty::F64) => typed!(@ $call, f64, |a: f64, b: f64| a + b, $args),
+            (Combine::Mul, Ty::F64) => typed!(@ $call, f64, |a: f64, b: f64| a * b, $args),
             (Combine::Add, Ty::U32 | Ty::I32) => typed!(@ $call, u32, u32::wrapping_add, $args),
             (Combine::Add, _) => typed!(@ $call, u64, u64::wrapping_add, $args),
             (Combine::Or, _) => typed!(@ $call, u64, |a: u64, b: u64| a | b, $args),
@@ -96,6 +98,28 @@ impl Cells {
         }
     }
 
+    /// Sets some elements of 32 or 64 bits.
+    pub(super) fn set(
+        &mut self,
+        keys: impl Iterator<Item = usize>,
+        of_key: impl FnMut(usize) -> u64,
+    ) {
+        fn fill<T: Plain>(
+            state: &mut [u64],
+            keys: impl Iterator<Item = usize>,
+            mut of_key: impl FnMut(usize) -> T,
+        ) {
+            let state = cells_mut::<T>(state);
+            keys.for_each(|key| state[key] = of_key(key));
+        }
+        let mut of_key = of_key;
+        match self.ty.bits() {
+            32 => fill(&mut self.words, keys, |key| of_key(key) as u32),
+            64 => fill(&mut self.words, keys, of_key),
+            bits => unreachable!("no element has {bits} bits"),
+        }
+    }
+
     /// All elements, of whatever type, as words.
     pub(super) fn words(&self) -> &[u64] {
         &self.words
@@ -137,7 +161,7 @@ impl Cells {
 }
 
 /// Rows between two requests for what is read next.
-const STRETCH: usize = 64;
+pub(super) const STRETCH: usize = 64;
 
 /// Counts the rows of each key.
 pub(super) fn count(ids: &[u32], state: &mut Cells) {

@@ -7,6 +7,7 @@ use tilt_codegen::abi::Target;
 use super::{
     Column, Values,
     cells::{Cells, magnitude, scatter_some, scatter_sums},
+    ordered::{Ordered, Places},
 };
 use crate::{run::CHUNK, series::Leaf};
 
@@ -187,6 +188,11 @@ impl Listed {
         self.rows.truncate(len);
         self.ids.truncate(len);
         true
+    }
+
+    /// Joins the values of these rows in order. `ids` are those of all rows.
+    pub(super) fn join(&self, places: &Places, ids: &[u32], values: &[u64], to: &mut Ordered) {
+        to.join(places, ids, (&self.ids, &self.rows), values);
     }
 
     /// Joins the values of these rows to the states of their keys. Calls `between` after some rows, with how many there were.

@@ -19,6 +19,7 @@ use crate::{
         cells::{Cells, combine, count, gather, scatter},
         columns::Columns,
         contributions::{Contributions, Listed, Mask, bits},
+        ordered::{Ordered, Places},
     },
     view,
     window::Guard,
@@ -38,6 +39,10 @@ pub(super) struct Piece<'a> {
     neutral: Vec<Cells>,
     masks: Vec<Mask>,
     contributions: Vec<Contributions>,
+    /// What the pane that is filled has of doubles, for each slot of such.
+    ordered: Vec<Option<Ordered>>,
+    /// If there are any.
+    places: Option<Places>,
     ids: Vec<u32>,
     listed: Listed,
     /// The keys that a window is computed for, if not all.
@@ -73,6 +78,7 @@ impl<'a> Piece<'a> {
             touched: vec![0; if is_sparse { keys.div_ceil(64) } else { 0 }],
             rows: 0,
         };
+        let ordered = |slot: &Slot| slot.is_ordered().then(|| Ordered::new(slot.op, keys));
         let direct = reach.end - reach.start == 1 && !is_sparse;
         let contributing = &job.scatter.contributions;
         let columns = contributing.columns.iter();
@@ -97,6 +103,8 @@ impl<'a> Piece<'a> {
             neutral: states(CHUNK),
             masks: (0..contributing.masks).map(|_| Mask::new()).collect(),
             contributions: columns.map(|plan| Contributions::new(*plan)).collect(),
+            ordered: slots.iter().map(ordered).collect(),
+            places: job.scatter.is_ordered().then(|| Places::new(keys)),
             ids: vec![0; CHUNK],
             listed: Listed::default(),
             candidates: Vec::new(),
@@ -187,18 +195,35 @@ impl<'a> Piece<'a> {
             };
             let slots = &self.job.scatter.slots;
             let leaves = &self.job.series.leaves;
+            if let Some(places) = &mut self.places {
+                touch(ids, true);
+                places.place(ids, |rows| ahead.fetch(rows));
+            }
             let mut next = 0;
             while let Some(slot) = slots.get(next) {
                 let number = next;
                 next += 1;
                 let Some(column) = slot.of else {
-                    touch(ids, true);
-                    count(ids, &mut states[number]);
+                    // Places tell in the end.
+                    if self.places.is_none() {
+                        touch(ids, true);
+                        count(ids, &mut states[number]);
+                    }
                     continue;
                 };
                 let contributions = &self.contributions[column];
                 let values = contributions.values(leaves, &chunk);
                 let fetch = |rows: usize| ahead.fetch(rows);
+                if let (Some(ordered), Some(places)) = (&mut self.ordered[number], &self.places) {
+                    match contributions.listed(&self.masks) {
+                        None => ordered.join_all(places, ids, values),
+                        Some(counts) => {
+                            self.listed.list(counts, ids);
+                            self.listed.join(places, ids, values, ordered);
+                        }
+                    }
+                    continue;
+                }
                 let Some(counts) = contributions.listed(&self.masks) else {
                     touch(ids, true);
                     self.magnitude |= contributions.magnitude(values, None, ids.len());
@@ -228,7 +253,48 @@ impl<'a> Piece<'a> {
             let work = share(ALL_WORK, chunk.len(), self.job.series.axis.len());
             self.job.control.advance(work, 0)?;
         }
+        if !rows.is_empty() {
+            self.finish(at);
+        }
         Ok(())
+    }
+
+    /// Makes what a pane has in order its states, and of how many rows if that is asked for.
+    fn finish(&mut self, at: usize) {
+        let Some(places) = &mut self.places else {
+            return;
+        };
+        let Pane {
+            states, touched, ..
+        } = &mut self.panes[at];
+        let keys = 0..self.job.keys.len();
+        let slots = self.job.scatter.slots.iter().zip(states);
+        for ((slot, state), ordered) in slots.zip(&mut self.ordered) {
+            match ordered {
+                Some(ordered) => {
+                    let of_key = |key: usize| ordered.finish(key).to_bits();
+                    if self.is_sparse {
+                        state.set(bits(touched), of_key);
+                    } else {
+                        state.set(keys.clone(), of_key);
+                    }
+                }
+                None if slot.of.is_none() => {
+                    let of_key = |key: usize| places.rows(key).into();
+                    if self.is_sparse {
+                        state.set(bits(touched), of_key);
+                    } else {
+                        state.set(keys.clone(), of_key);
+                    }
+                }
+                None => {}
+            }
+        }
+        if self.is_sparse {
+            places.begin(bits(touched));
+        } else {
+            places.begin(keys);
+        }
     }
 
     /// What rows contribute to the windows of the stage.
@@ -395,9 +461,9 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// Whether words are added up.
+/// Whether words are added up, in any order.
 fn is_sum(column: &Column) -> bool {
-    column.op == Combine::Add && column.ty.bits() == 64
+    column.op == Combine::Add && column.ty.bits() == 64 && column.ty.is_int()
 }
 
 /// Asks memory for the rows of the next chunk while this one's are joined: computing contributions waits for memory, joining them for the
