@@ -190,22 +190,22 @@ fn tree(Group(x): &Group, op: impl Fn(f64, f64) -> f64) -> f64 {
 mod tests {
     use super::*;
 
+    type Op = fn(f64, f64) -> f64;
+
     /// The pinned order, from its definition: `values` are those of places, if they contribute.
-    fn by_definition(values: &[Option<f64>], op: fn(f64, f64) -> f64) -> Option<f64> {
-        fn both(a: Option<f64>, b: Option<f64>, op: fn(f64, f64) -> f64) -> Option<f64> {
+    fn by_definition(values: &[Option<f64>], op: Op) -> Option<f64> {
+        fn both(a: Option<f64>, b: Option<f64>, op: Op) -> Option<f64> {
             match (a, b) {
                 (Some(a), Some(b)) => Some(op(a, b)),
                 (a, b) => a.or(b),
             }
         }
-        fn tree(values: &[Option<f64>], op: fn(f64, f64) -> f64) -> Option<f64> {
-            match values {
-                [one] => *one,
-                _ => {
-                    let (left, right) = values.split_at(values.len() / 2);
-                    both(tree(left, op), tree(right, op), op)
-                }
+        fn tree(values: &[Option<f64>], op: Op) -> Option<f64> {
+            if let [one] = values {
+                return *one;
             }
+            let (left, right) = values.split_at(values.len() / 2);
+            both(tree(left, op), tree(right, op), op)
         }
         let mut values = values.to_vec();
         values.resize(values.len().next_multiple_of(LANES), None);
@@ -217,8 +217,7 @@ mod tests {
     fn states_follow_the_pinned_order_whichever_places_contribute() {
         let value =
             |place: usize| [1e16, 1.0, -3.5e-3, -1e16, 0.1, -0.0][place % 6] + 1e-9 * place as f64;
-        let ops: [(Combine, fn(f64, f64) -> f64); 2] =
-            [(Combine::Add, |a, b| a + b), (Combine::Mul, |a, b| a * b)];
+        let ops: [(Combine, Op); 2] = [(Combine::Add, |a, b| a + b), (Combine::Mul, |a, b| a * b)];
         for (op, by) in ops {
             let mut ordered = Ordered::new(op, 3);
             let mut places = Places::new(3);
