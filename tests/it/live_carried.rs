@@ -228,11 +228,12 @@ fn what_cannot_be_settled_by_what_is_carried_ends_the_run() {
         let timeline = Timeline::explicit(vec![t].into(), Spans::Fixed(1));
         let rows = SnapshotBuffer::scalar(timeline, Column::new("x", values), Unit::Tick);
         live.push("x", &rows.expect("a row")).expect("in order");
-        live.take()
     };
-    push(&mut live, 1, 7).expect("runs");
+    push(&mut live, 1, 7);
+    live.take().expect("runs");
     for t in 2..4 {
-        let error = push(&mut live, t, i64::MAX).expect_err("too large");
+        push(&mut live, t, i64::MAX);
+        let error = live.take().expect_err("too large");
         let is_unsettled = matches!(error, Error::Live(LiveError::Unsettled { .. }));
         assert!(is_unsettled, "{error}");
         let text = "the run met an integer total that may not fit into 64 bits, and carries what came before instead of all its rows, so that nothing else can settle \
