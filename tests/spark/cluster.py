@@ -62,8 +62,12 @@ def results(spark: SparkSession, table: pa.Table) -> None:
 
 
 def others(spark: SparkSession, table: pa.Table) -> None:
-    """Run what is cut in other ways: carried, ordered, skewed, files by key, two inputs, stages."""
+    """Run what is cut in other ways: carried, counted, ordered, skewed, files by key, two inputs, stages."""
     frame = spark.createDataFrame(table)
+    counted = lambda x: x["price"].window(tl.tumbling("10s")).agg(n=tl.len(), most=tl.max())  # noqa: E731
+    assert "by cell where rows are read" in ts.explain(counted, frame, time="ts", key="sym")
+    found = ts.run(counted, frame, time="ts", key="sym").toArrow()
+    same(by_time_and_key(found, "sym"), local(counted, {"stream": table}, key="sym"))
     for name in ("diff", "running"):
         found = ts.run(KEYED[name], frame, time="ts", slices=4).toArrow()
         same(found, local(KEYED[name], {"stream": table}))

@@ -47,6 +47,7 @@ def test_tilt_is_shipped_to_executors(kind: str) -> None:
 def test_results_are_the_same_on_the_oldest_spark() -> None:
     tests = {
         "run": ["slices_of_a_frame_are_the_local_result[zscore]", "keys_of_a_frame_are_the_local_result[diff]"],
+        "counted": ["cells_of_a_frame_are_the_local_result[moved]"],
         "types": ["records_go_both_ways[how0]"],
         "parquet": ["slices_of_files_are_the_local_result[filled]"],
         "skew": ["split_keys_give_the_local_result[hopping]"],

@@ -23,6 +23,13 @@ from tilt.spark.packing import PLACE, packed_schema
 from tilt.spark.plan import Bound
 
 CELL = tl.tumbling("10s")
+
+
+def at_some(x: tl.Stream) -> tl.Stream:
+    count = x["price"].window(CELL).len()
+    return count.at(count.filter(count > 1))
+
+
 COUNTED: dict[str, Query] = {
     "counts": lambda x: x["price"].window(CELL).len(),
     "of some": lambda x: x.filter(x["price"] > 100)["price"].window(CELL).len(),
@@ -32,6 +39,8 @@ COUNTED: dict[str, Query] = {
     "of rows": lambda x: x.window(CELL).agg(n=tl.len(), most=tl.col("size").max(), small=(tl.col("size") < 9).sum()),
     "moved": lambda x: x["size"].window(tl.tumbling("7s", offset="3s")).min(),
     "computed": lambda x: (x["price"] * 2 - x["size"]).window(CELL).max() / 3,
+    "at others": lambda x: x["price"].window(CELL).len().at(x["size"].window(CELL).min()),
+    "at some": at_some,
 }
 """Queries by key whose rows are added up before they are moved."""
 
@@ -43,6 +52,7 @@ MOVED: dict[str, Query] = {
     "windows of means": lambda x: x["price"]["-5s":].mean().window(CELL).max(),
     "windows of rows before": lambda x: x["price"].prev().window(CELL).max(),
     "rows and cells": lambda x: x["price"] - x["price"].window(CELL).max(),
+    "at rows": lambda x: x["price"].window(CELL).len().at(x["size"]),
     "filled": lambda x: x["price"].window(CELL).len().fill_null(0),
     "two grids": lambda x: x["price"].window(CELL).len() + x["price"].window(tl.tumbling("5s")).len(),
     "changes": lambda x: x["size"].window(CELL).max().diff(),
@@ -141,6 +151,31 @@ def run(bound: Bound, table: pa.Table, rng: np.random.Generator, places: int, at
 @pytest.mark.parametrize("name", MOVED)
 def test_other_queries_move_their_rows(name: str) -> None:
     assert Cells.of(bound_to(MOVED[name], rough(np.random.default_rng(1), 9).schema)) is None
+
+
+@pytest.mark.parametrize("name", ["tilt cell", "tilt rows", "tilt counted"])
+def test_columns_with_names_of_our_own_are_moved(name: str) -> None:
+    table = rough(np.random.default_rng(1), 9)
+    query: Query = lambda x: x[name].window(CELL).len()  # noqa: E731
+    assert Cells.of(bound_to(query, table.rename_columns(["ts", name, "size", "sym", "word"]).schema)) is None
+    keyed = table.rename_columns(["ts", "price", "size", name, "word"]).schema
+    assert Cells.of(bound_to(COUNTED["counts"], keyed, key=name)) is None
+
+
+def test_rows_that_are_too_far_away_are_named(spark: SparkSession) -> None:
+    times = pa.array([1, 1 << 62, 5]).cast(pa.timestamp("us", "UTC"))
+    frame = spark.createDataFrame(pa.table({"ts": times, "price": [1.0, 2.0, 3.0], "sym": ["a", "a", "b"]}))
+    with pytest.raises(tl.SchemaError, match=rf"beyond.*\[ts = {1 << 62}, sym = a"), ts.errors():
+        ts.run(COUNTED["counts"], frame, time="ts", key="sym").collect()
+
+
+def test_partitions_without_rows_count_nothing(spark: SparkSession) -> None:
+    table = rough(np.random.default_rng(3), 40)
+    expected = local(COUNTED["extremes"], {"stream": table}, key="sym")
+    found = ts.run(COUNTED["extremes"], framed(spark, table, 60), time="ts", key="sym", partitions=9).toArrow()
+    assert exactly(by_time_and_key(found, "sym").cast(expected.schema)) == exactly(expected)
+    none = spark.createDataFrame(table.slice(0, 0), framed(spark, table).schema)
+    assert ts.run(COUNTED["extremes"], none, time="ts", key="sym").collect() == []
 
 
 @pytest.mark.parametrize("how", [{"overlap": "disjoint"}, {"valid": "until_next"}, {"valid": "5s"}])

@@ -71,14 +71,10 @@ class Cells:
     @classmethod
     def of(cls, bound: Bound) -> Cells | None:
         """Find them in the program of a query, ``None`` if it reads rows in another way."""
-        if len(bound.inputs) != 1:
-            return None
-        ((name, source),) = bound.inputs.items()
-        events = source.events
-        is_plain = (events.valid, events.period) == ("point", None) and events.overlap in {None, "bag"}
-        if not is_plain or events.key is None or bound.fills:
-            return None
         whole = str(bound.stream._query().program)
+        if not _is_plain(bound, whole):
+            return None
+        ((name, _),) = bound.inputs.items()
         definitions = {found[1]: found for found in _DEFINITION.finditer(whole)}
         used = _used(whole, definitions)
         if used is None:
@@ -125,6 +121,18 @@ class Cells:
         return cls(text, str(rest), schema, events, tuple(cell["name"] for cell in cells))
 
 
+def _is_plain(bound: Bound, whole: str) -> bool:
+    """Whether a query is of points of one input, by a key, and has results only where a key has rows."""
+    if len(bound.inputs) != 1:
+        return False
+    ((_, source),) = bound.inputs.items()
+    events = source.events
+    is_plain = (events.valid, events.period) == ("point", None) and events.overlap in {None, "bag"}
+    # Nor may anything be called as what is added to the query.
+    is_known = any(own in f"{whole} {events.key}" for own in (_TIME, _ROWS, _COUNTED))
+    return is_plain and events.key is not None and not is_known and not bound.fills
+
+
 def _used(whole: str, definitions: dict[str, re.Match[str]]) -> tuple[list[re.Match[str]], list[str]] | None:
     """Give the cells that a program's output depends on, and the lines after them, if it depends on nothing else."""
     (output,) = re.findall(rf"^  output ~({_NAME})$", whole, re.MULTILINE)
@@ -139,7 +147,8 @@ def _used(whole: str, definitions: dict[str, re.Match[str]]) -> tuple[list[re.Ma
             if _LASTS.search(definition[0]):
                 return None
             tail.insert(0, definition[0])
-            wanted |= {*_READ.findall(definition[2])}
+            # A clock is of a stream, too.
+            wanted |= {*_READ.findall(definition[0])}
         wanted.discard(name)
     # What is left is an input.
     return None if wanted or not cells else (cells[::-1], tail)

@@ -279,15 +279,23 @@ def _placed(error: TiltError, query: QueryTask, rows: Mapping[str, pa.Table], ab
         times = given.events.times
         told = [times] if isinstance(times, str) else [*times]
         told += [given.events.key] if given.events.key is not None else []
-        row = rows[given.name].slice(error.row, 1).select(told).to_pylist()
+        row = rows[given.name].slice(error.row, 1)
         of = f"row {error.row} of ~{given.name}: " if len(query.inputs) > 1 else ""
-        where += [of + ", ".join(f"{name} = {value}" for name, value in row[0].items())] if row else []
+        where += [of + ", ".join(f"{name} = {_written(row.column(name)[0])}" for name in told)] if len(row) else []
     where += about
     if not where:
         return error
     found = type(error)(f"{error} [{'; '.join(where)}]", error.column, error.row, error.hint)
     found.input = error.input
     return found
+
+
+def _written(value: pa.Scalar) -> str:
+    """Write a value, times that are further away than Python's go as the numbers that they are stored as."""
+    try:
+        return str(value.as_py())
+    except (OverflowError, ValueError):
+        return str(value.cast(pa.int64()).as_py())
 
 
 def _slice(part: tuple[int, int] | None, text: str) -> list[str]:
