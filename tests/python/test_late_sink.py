@@ -31,7 +31,7 @@ def told(rows: list[dict[str, Any]], **options: Any) -> tuple[list[dict[str, Any
     return [json.loads(json.dumps(each, default=str)) for each in (results, live.late().to_pylist())]  # type: ignore[return-value]
 
 
-def begun(place: Path, rows: list[dict[str, Any]], **options: Any) -> Runner:  # noqa: ANN401
+def begun(place: Path, rows: list[Any], **options: Any) -> Runner:  # noqa: ANN401
     late = place / "late.jsonl"
     return Runner(
         mean(), ItemSource(rows), place / "out.jsonl", place / "state", late_sink=late, **{"every": 0} | options
@@ -95,6 +95,36 @@ def test_each_stream_has_a_sink_of_its_own(tmp_path: Path) -> None:
 def test_what_late_rows_cannot_go_to_is_refused(tmp_path: Path, late_sink: object) -> None:
     with pytest.raises((TypeError, tl.QueryError)):
         two(tmp_path, late_sink)
+
+
+@pytest.mark.parametrize(
+    "late_sink",
+    [{"left": "out.jsonl"}, {"left": "late", "right": "late"}, {"left": "a/late.csv", "right": "b/../a/late.csv"}],
+)
+def test_sinks_do_not_write_over_each_other(tmp_path: Path, late_sink: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"late rows of `(left|right)` go to the same place"):
+        two(tmp_path, {name: tmp_path / path for name, path in late_sink.items()})
+    one = tl.live.PartSink(tmp_path / "parts")
+    with pytest.raises(ValueError, match="go to the same place"):
+        two(tmp_path, {"left": one, "right": one})
+
+
+@pytest.mark.parametrize("late", ["drop", "adjust"])
+def test_more_late_rows_come_at_once_than_a_session_keeps(tmp_path: Path, late: str) -> None:
+    count = (1 << 17) + 9
+    times = list(range(count))
+    rows = [{"t": [1 << 20], "px": [0.5]}, {"t": times, "px": [float(t) for t in times]}]
+    begun(tmp_path, rows, late=late).run()
+    told = lines(tmp_path / "late.jsonl")
+    assert [row["end"] for row in told] == times
+    assert {row["late"] for row in told} == {"dropped" if late == "drop" else "adjusted"}
+
+
+def test_errors_far_in_a_batch_say_where(tmp_path: Path) -> None:
+    times = [*range(1 << 16), None]
+    runner = begun(tmp_path, [{"t": times, "px": [1.0] * len(times)}], late="drop")
+    with pytest.raises(tl.SchemaError, match=r"after 65536 rows: .*null in row 0"), runner:
+        runner.run()
 
 
 def test_another_sink_for_late_rows_is_refused(tmp_path: Path) -> None:

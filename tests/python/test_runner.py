@@ -68,6 +68,41 @@ def test_a_run_goes_on_where_it_was(tmp_path: Path, steps: int, every: float) ->
     assert lines(tmp_path / "out.jsonl") == expected()
 
 
+class Slow:
+    """Rows of a list, and none for the time being when all were read."""
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self.rows = rows
+
+    def read(self, position: int | None, columns: object) -> Iterator[tuple[object, int]]:
+        del columns
+        at = position or 0
+        while True:
+            has_more = at < len(self.rows)
+            at += has_more
+            yield self.rows[at - 1] if has_more else None, at
+
+
+def test_results_that_time_alone_made_certain_are_given(tmp_path: Path) -> None:
+    now = 0.0
+    left, right = (tl.source(name, {"t": "i64", name: "f64"}, time="t", unit="s")[name] for name in ("left", "right"))
+    found: list[Any] = []
+    sources = {"left": Slow([{"t": t, "left": float(t)} for t in range(5)]), "right": Slow([{"t": 1, "right": 9.0}])}
+    sink = lambda rows, _: found.extend(rows["left"])  # noqa: E731
+    options: dict[str, Any] = {"idle_after": "10s", "clock": lambda: now, "every": 0}
+    with Runner(tl.coalesce(left, right), sources, sink, tmp_path / "state", **options) as runner:
+        runner.catch_up()
+        now = 6.0
+        sources["left"].rows.append({"t": 5, "left": 5.0})
+        runner.catch_up()
+        before = len(found)
+        # Nobody waits for the right stream any more.
+        now = 11.0
+        assert not runner.step()
+        assert len(found) > before
+        assert runner.status().waiting == 0
+
+
 def test_what_was_not_committed_is_read_again(tmp_path: Path) -> None:
     runner = begun(tmp_path, every=3600)
     for _ in range(9):

@@ -130,6 +130,26 @@ def late_sinks_of(given: object, streams: list[str]) -> dict[str, Sink]:
     raise TypeError(message)
 
 
+def refuse_shared(sinks: Mapping[str, Sink]) -> None:
+    """Refuse sinks of which one would write over what another has written, given by what goes to them.
+
+    >>> refuse_shared({"results": as_sink("means"), "late rows of `ticks`": as_sink("./means")})
+    Traceback (most recent call last):
+    ValueError: results and late rows of `ticks` go to the same place, PartSink('means'); name one for each
+    """
+    from tilt.live.files import FileSink, PartSink  # noqa: PLC0415
+
+    known: dict[object, str] = {}
+    for what, sink in sinks.items():
+        place: object = id(sink)
+        if isinstance(sink, (FileSink, PartSink)):
+            place = (sink.path if isinstance(sink, FileSink) else sink.directory).resolve()
+        if place in known:
+            message = f"{known[place]} and {what} go to the same place, {sink!r}; name one for each"
+            raise ValueError(message)
+        known[place] = what
+
+
 def sources_of(given: object, streams: list[str]) -> dict[str, Source]:
     """Give the source of each stream; if there is one stream, its source alone will do.
 

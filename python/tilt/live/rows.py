@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from tilt.table import Table
 
@@ -29,3 +29,17 @@ def table_of(rows: object) -> Table:
     if isinstance(rows, Mapping) and not hasattr(rows, "__arrow_c_stream__") and is_row(rows):
         return Table({name: [value] for name, value in rows.items()})
     return Table({} if isinstance(rows, (list, tuple)) and not rows else rows)
+
+
+def parts_of(rows: object, number: int) -> Iterator[object]:
+    """Give rows in any form, so many at a time at most.
+
+    >>> [part.to_dict() for part in parts_of({"t": [1, 2, 3]}, 2)], list(parts_of({"t": 1}, 2))
+    ([{'t': [1, 2]}, {'t': [3]}], [{'t': 1}])
+    """
+    if type(rows) is dict and is_row(rows):
+        yield rows
+        return
+    table = table_of(rows)
+    for first in range(0, max(len(table), 1), number):
+        yield table[first : first + number]

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 from tilt import _native
 from tilt.errors import CheckpointError, StateError, TiltError
-from tilt.live.adapters import as_sink, late_sinks_of, sources_of
+from tilt.live.adapters import as_sink, late_sinks_of, refuse_shared, sources_of
 from tilt.live.options import nanoseconds, plain
+from tilt.live.rows import parts_of
 from tilt.live.session import Session
 from tilt.live.state import Commit, State
 from tilt.table import Table
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 _RUN = ("threads", "backend", "functions", "clock")
 """Options that may be others each time."""
 _MANY_ROWS = 1 << 20
+_KEPT_LATE = 1 << 16
+"""How many late rows of a stream a session keeps until they are taken."""
 """Results that are committed before it is time."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.001, 0.1
 """Seconds between two looks at sources that have nothing."""
@@ -146,6 +149,7 @@ class Runner:
         self._session: Session | None = None
         self._sink = as_sink(sink)
         self._late: dict[str, list[Table]] = {}
+        self._late_waiting = 0
         self._late_positions: dict[str, Position] = {}
         self._late_undelivered: dict[str, Table] = {}
         self._state = State(state)
@@ -174,6 +178,9 @@ class Runner:
         self._sources = sources_of(sources, session.streams)
         self._positions = {name: self._position(name, source) for name, source in self._sources.items()}
         self._late_sinks = late_sinks_of(late_sink, session.streams)
+        refuse_shared(
+            {"results": self._sink} | {f"late rows of `{name}`": each for name, each in self._late_sinks.items()}
+        )
         kind, position = self._commit.sink
         if last is not None and kind != type(self._sink).__name__:
             message = f"results of the run in {self._state.directory} go to a {kind}, not a {type(self._sink).__name__}"
@@ -261,7 +268,10 @@ class Runner:
         if not self._readers:
             self._finish()
         elif not has_news and self._session._setup.has_timeouts:
+            self._is_torn = True
             self._give(self._session.take())
+            self._take_all_late()
+            self._is_torn = False
         if self.is_ended or self._is_time():
             self.commit()
         return has_news
@@ -281,17 +291,29 @@ class Runner:
             return True
         if rows is not None:
             try:
-                self._give(session.push(rows, stream))
+                self._push(rows, stream)
             except TiltError as error:
                 place = getattr(self._sources[stream], "place", None)
                 if place is not None and error.args:
                     error.args = (f"{place}: {error.args[0]}", *error.args[1:])
                 raise
-            self._take_late(stream)
             self._is_changed = True
         self._positions[stream] = position
         self._is_torn = False
         return rows is not None
+
+    def _push(self, rows: object, stream: str) -> None:
+        """Give the session rows, and take the late ones before there are more of them than it keeps."""
+        session: Session = self._session  # type: ignore[assignment]
+        parts = parts_of(rows, _KEPT_LATE) if stream in self._late_sinks else [rows]
+        for number, part in enumerate(parts):
+            try:
+                self._give(session.push(part, stream))
+            except TiltError as error:
+                if number and error.args:
+                    error.args = (f"after {number * _KEPT_LATE} rows: {error.args[0]}", *error.args[1:])
+                raise
+            self._take_late(stream)
 
     def _finish(self) -> None:
         """End the session: no stream has more."""
@@ -305,6 +327,7 @@ class Runner:
         if len(rows):
             self._pending.append(rows)
             self._waiting += len(rows)
+            self._is_changed = True
 
     def _take_late(self, stream: str) -> None:
         """Take late rows of a stream, of which the session keeps so many, if somebody asked for them."""
@@ -312,6 +335,8 @@ class Runner:
             rows = self._session.late(stream)
             if len(rows):
                 self._late.setdefault(stream, []).append(rows)
+                self._late_waiting += len(rows)
+                self._is_changed = True
 
     def _take_all_late(self) -> None:
         """Take late rows of all streams: what becomes of a row may be known by rows of another stream."""
@@ -326,7 +351,7 @@ class Runner:
 
     def _is_time(self) -> bool:
         is_due = time.monotonic() - self._committed >= self._every
-        return (is_due and self._is_changed) or self._waiting >= _MANY_ROWS
+        return (is_due and self._is_changed) or self._waiting + self._late_waiting >= _MANY_ROWS
 
     def commit(self) -> None:
         """Make safe what has come by now, and give the results to the sink.
@@ -359,7 +384,8 @@ class Runner:
         )
         self._state.store(commit)
         self._commit, self._undelivered, self._late_undelivered = commit, output, late_output
-        self._pending, self._waiting, self._late = [], 0, {}
+        self._pending, self._waiting = [], 0
+        self._late, self._late_waiting = {}, 0
         self._is_changed, self._committed = False, time.monotonic()
         self._deliver()
         if self._on_commit is not None:
