@@ -139,6 +139,9 @@ def test_options_that_there_are_not_are_refused(spark: SparkSession) -> None:
         ({"key": "sym", "skew": "2"}, TypeError, "skew is a number, not '2'"),
         ({"key": "sym", "skew": 0}, ValueError, "skew must be more than 0"),
         ({"imports": "numpy"}, TypeError, r"imports are a list of names of modules: \['numpy'\]"),
+        ({"imports": [ctypes]}, TypeError, r"imports are a list of names of modules, not module: \['ctypes'\]"),
+        ({"imports": 3}, TypeError, "imports are a list of names of modules, not int"),
+        ({"slices": True}, TypeError, "slices is a whole number, not True"),
         ({"memory": "lots"}, ValueError, "not 'lots'"),
         ({"warmup": "soon"}, tl.QueryError, "`soon` is not a duration"),
     ],
@@ -160,6 +163,8 @@ def test_data_that_do_not_fit_the_query_say_what_it_takes(spark: SparkSession) -
         ts.run(TWO["asof"], frame, time="ts")
     with pytest.raises(tl.QueryError, match=rf"{two} data are for `left`, `right`"):
         ts.run(TWO["asof"], {"left": frame, "right": frame}, time="ts")
+    with pytest.raises(tl.QueryError, match="the query has no data; give a data frame"):
+        ts.run(ONE["zscore"], {}, time="ts")
     with pytest.raises(TypeError, match=r"not on pandas\.DataFrame; make it one: spark\.createDataFrame"):
         ts.run(ONE["zscore"], table.to_pandas(), time="ts")
     with pytest.raises(TypeError, match=r"not on str; .*spark\.read\.parquet"):

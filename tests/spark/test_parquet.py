@@ -204,8 +204,31 @@ def test_files_whose_columns_drift_are_refused_by_name(spark: SparkSession, tmp_
     scan = ts.scan_parquet(spark, str(path), columns=["size"], time="ts")
     query: Query = lambda x: x["size"]["-5s":].sum()  # noqa: E731
     same(ts.run(query, scan, slices=3).toArrow(), local(query, {"stream": table}))
+    with pytest.raises(TypeError, match=r"columns are a list of names: \['price'\]"):
+        ts.scan_parquet(spark, path, columns="price", time="ts")
+    with pytest.raises(TypeError, match=r"scan_parquet\(\) has no option `column`, did you mean `columns`"):
+        ts.scan_parquet(spark, path, column=["price"], time="ts")
+    assert ts.scan_parquet(spark, Path(path), columns=["price"], time="ts", key="sym").schema().names == [
+        "ts", "sym", "price",
+    ]  # fmt: skip
     with pytest.raises(tl.SchemaError, match=r"part-000\.parquet has no column `volume`; it has ts, price, size, sym"):
         ts.scan_parquet(spark, str(path), columns=["volume"], time="ts")
+
+
+@pytest.mark.parametrize(
+    "times", [["a"], [True], [0.5], [[1]], [{"a": 1}], pa.array([1], pa.uint32()), pa.array([1], pa.decimal128(3))]
+)
+def test_times_that_are_none_are_refused(spark: SparkSession, tmp_path: Path, times: Any) -> None:  # noqa: ANN401
+    pq.write_table(pa.table({"ts": times, "price": [1.0]}), tmp_path / "ticks.parquet")
+    with pytest.raises(tl.SchemaError, match=r"`ts` of .* has type .*, and times are timestamps") as caught:
+        ts.scan_parquet(spark, str(tmp_path), time="ts")
+    assert caught.value.column == "ts"
+
+
+def test_files_that_are_not_of_parquet_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(tl.FileError, match=r"notes\.txt is no Parquet file .*; leave it out"):
+        ts.scan_parquet(spark, str(tmp_path), time="ts")
 
 
 @pytest.mark.parametrize("how", [{"slices": 3}, {"key": "sym", "partitions": 2}])

@@ -50,6 +50,9 @@ def bound(query: object, data: object, events: Mapping[str, Any], stage: Stage) 
         message = f"a query is a Stream or a function of streams, not {type(query).__name__}"
         raise TypeError(message)
     frames: dict[str | None, object] = dict(data) if isinstance(data, dict) else {None: data}
+    if not frames:
+        message = "the query has no data; give a data frame, or a dictionary that has one for each stream"
+        raise QueryError(message)
     known = []
     streams: dict[str | None, Stream] = {}
     for name, frame in frames.items():
@@ -159,7 +162,9 @@ def _stream(name: str, columns: Deferred, given: Input) -> Stream:
     try:
         return Stream._input(name, columns)
     except SchemaError as error:
-        if error.column not in given.schema().names or not isinstance(given, ParquetSource):
+        times = given.events.times
+        needed = [*([times] if isinstance(times, str) else times), given.events.key]
+        if error.column in needed or error.column not in given.schema().names or not isinstance(given, ParquetSource):
             raise
         others = [column for column in given.schema().names if column != error.column]
         message = f"{error}: ts.scan_parquet(..., columns={others})"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 from tilt.errors import suggestion
 from tilt.sources import Events
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping, Sequence
 
 _EVENTS = tuple(item.name for item in fields(Events) if item.name != "sort")
 
@@ -39,13 +41,13 @@ def events_of(function: str, options: Mapping[str, Any], others: Iterable[str]) 
 def number_of(options: Mapping[str, Any], name: str) -> int | None:
     """Give an option that is a number of things, if it is given."""
     number = options.get(name)
-    if number is not None and not isinstance(number, int):
+    if number is not None and (isinstance(number, bool) or not isinstance(number, Integral)):
         message = f"{name} is a whole number, not {number!r}"
         raise TypeError(message)
     if number is not None and number < 1:
         message = f"{name} must be 1 at least, not {number}"
         raise ValueError(message)
-    return number
+    return None if number is None else int(number)
 
 
 def ratio_of(options: Mapping[str, Any], name: str, usual: float) -> float | None:
@@ -53,19 +55,39 @@ def ratio_of(options: Mapping[str, Any], name: str, usual: float) -> float | Non
     ratio = options.get(name, usual)
     if ratio is None:
         return None
-    if isinstance(ratio, bool) or not isinstance(ratio, (int, float)):
+    if isinstance(ratio, bool) or not isinstance(ratio, Real):
         message = f"{name} is a number, not {ratio!r}"
         raise TypeError(message)
-    if not ratio > 0:
+    known = float(ratio)
+    if not known > 0:
         message = f"{name} must be more than 0, not {ratio}"
         raise ValueError(message)
-    return ratio
+    return known
 
 
 def modules_of(options: Mapping[str, Any]) -> tuple[str, ...]:
     """Give the modules that executors import first."""
-    imports = options.get("imports", ())
+    imports = options.get("imports")
     if isinstance(imports, str):
         message = f"imports are a list of names of modules: [{imports!r}]"
         raise TypeError(message)
-    return tuple(imports)
+    found = () if imports is None else tuple(imports) if isinstance(imports, Iterable) else (imports,)
+    for module in found:
+        if not isinstance(module, str):
+            named = f": [{module.__name__!r}]" if hasattr(module, "__name__") else ""
+            message = f"imports are a list of names of modules, not {type(module).__name__}{named}"
+            raise TypeError(message)
+    return found
+
+
+def columns_of(columns: Sequence[str] | None, needed: Iterable[str]) -> tuple[str, ...] | None:
+    """Give the columns that are read if some are named: those that are needed anyway come first.
+
+    >>> from tilt.spark.options import columns_of
+    >>> columns_of(["price", "ts"], ["ts"]), columns_of(None, ["ts"])
+    (('ts', 'price'), None)
+    """
+    if isinstance(columns, str):
+        message = f"columns are a list of names: [{columns!r}]"
+        raise TypeError(message)
+    return None if columns is None else tuple(dict.fromkeys((*needed, *columns)))

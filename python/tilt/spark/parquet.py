@@ -10,6 +10,7 @@ from bisect import bisect_left
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from tilt.sources import Events
 from tilt.spark.boot import shipped
 from tilt.spark.cuts import Ends, Slices
 from tilt.spark.further import cut_further
+from tilt.spark.options import columns_of, events_of
 from tilt.spark.schemas import spark_schema
 from tilt.spark.survey import CutInput, cut_input
 from tilt.spark.task import QueryTask, TaskInput, as_integers, between, in_order
@@ -104,7 +106,7 @@ class ParquetSource:
 
 def scan_parquet(
     session: SparkSession,
-    path: str | Sequence[str],
+    path: str | PathLike[str] | Sequence[str | PathLike[str]],
     *,
     columns: Sequence[str] | None = None,
     **events: Any,  # noqa: ANN401
@@ -121,26 +123,29 @@ def scan_parquet(
     path
         A file, a directory, or several: names, or URIs that Arrow's file systems know (``s3://``, ``gs://``, ``hdfs://``).
     columns
-        Only these columns, and those of times: files may differ in others, or have some that no stream can have.
+        Only these columns, and those of times and the key: files may differ in others, or have some that no stream can
+        have.
     **events
-        ``time``, ``valid``, ``unit``, ``tz``, ``period``, ``overlap`` and ``closed``, as for :func:`tilt.stream`.
+        ``time``, ``key``, ``valid``, ``unit``, ``tz``, ``period``, ``overlap`` and ``closed``, as for
+        :func:`tilt.stream` and :meth:`tilt.Stream.key_by`.
 
     Raises
     ------
     SchemaError
         If files differ in their columns, or do not have those of times or those that are named.
     FileError
-        If there is no file, or one without statistics of its times.
+        If there is no file, or one that is not of Parquet or has no statistics of its times.
 
     >>> import tilt.spark as ts
     >>> ts.run(query, ts.scan_parquet(spark, "ticks/", time="ts"), slices=200)  # doctest: +SKIP
 
     """
-    told = Events(**events)
-    kept = None if columns is None else tuple(dict.fromkeys((*_times(told), *columns)))
+    told = Events(**events_of("scan_parquet", events, ("columns",)))
+    kept = columns_of(columns, (*_times(told), *([] if told.key is None else [told.key])))
     groups: list[RowGroup] = []
     known = None
-    names = list(_files([path] if isinstance(path, str) else path))
+    paths = [path] if isinstance(path, (str, PathLike)) else path
+    names = list(_files([fspath(one) for one in paths]))
     with ThreadPoolExecutor(_AT_A_TIME) as readers:
         scanned = list(readers.map(partial(_scanned, events=told, columns=kept), names))
     for footer, schema, found in scanned:
@@ -481,7 +486,11 @@ def _times(events: Events) -> tuple[str, ...]:
 def _scanned(path: str, events: Events, columns: Sequence[str] | None) -> tuple[Footer, pa.Schema, list[RowGroup]]:
     """Read a footer, and keep what is needed of it: that of a file with many columns is large."""
     with _opened(path) as file:
-        whole = pq.ParquetFile(file)
+        try:
+            whole = pq.ParquetFile(file)
+        except pa.ArrowInvalid as error:
+            message = f"{path} is no Parquet file ({next(iter(str(error).splitlines()), '')}); leave it out"
+            raise FileError(message) from None
         schema, metadata = whole.schema_arrow.remove_metadata(), whole.metadata
         footer = Footer.of(path, file.size(), metadata, _times(events))
     groups = [*_groups(footer, metadata, schema, events)]
@@ -525,6 +534,13 @@ def _groups(file: Footer, metadata: Any, schema: pa.Schema, events: Events) -> I
     for column in (start, end):
         if column not in schema.names:
             message = f"{name} has no column `{column}` for the times; it has {', '.join(schema.names)}"
+            raise SchemaError(message, column=column)
+        dtype = schema.field(column).type
+        if not (pa.types.is_temporal(dtype) or dtype in {pa.int32(), pa.int64()}) or pa.types.is_time(dtype):
+            message = (
+                f"time column `{column}` of {name} has type {dtype}, and times are timestamps, dates, durations or "
+                "integers of 32 or 64 bits; cast it where files are written, or after spark.read.parquet"
+            )
             raise SchemaError(message, column=column)
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)

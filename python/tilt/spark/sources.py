@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 
 from tilt.errors import SchemaError
 from tilt.sources import Events
+from tilt.spark.options import events_of
 from tilt.spark.records import flattened
 from tilt.spark.schemas import arrow_schema
 
@@ -60,4 +61,4 @@ def source(frame: DataFrame, **events: Any) -> FrameSource:  # noqa: ANN401
     >>> from tilt.spark import run, source
     >>> run(query, {"trades": source(trades, time="ts"), "quotes": source(quotes, time="at")})  # doctest: +SKIP
     """
-    return FrameSource.of(frame, Events(**events))
+    return FrameSource.of(frame, Events(**events_of("source", events, ())))
