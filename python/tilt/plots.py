@@ -229,13 +229,14 @@ def svg(lines: Sequence[Series], width: int, height: int, across: tuple[float, f
     rows = [row for _, _, events in lines for row in events]
     left, right = across or _extent(lines)
     low, high = min((row[2] for row in rows), default=0.0), max((row[3] for row in rows), default=1.0)
-    wide, up = (right - left) or 1.0, (high - low) or 1.0
+    # Half of the range is a number whatever the range is.
+    wide, up = (right - left) or 1.0, (high / 2 - low / 2) or 1.0
 
     def x(at: float) -> float:
         return _MARGIN + (max(at, left) - left) / wide * (width - _MARGIN - 12)
 
     def y(value: float) -> float:
-        return height - 30 - (value - low) / up * (height - 60)
+        return height - 30 - (value / 2 - low / 2) / up * (height - 60)
 
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}"',
@@ -302,13 +303,13 @@ def _path(kind: str, events: list[Event], colour: str) -> str:
 
 
 def is_date(at: float) -> bool:
-    """Whether a number of seconds is taken for a date: plain ticks rarely are as large.
+    """Whether a number of seconds is taken for a date: plain ticks rarely are as large, or larger than any year.
 
     >>> from tilt.plots import is_date
-    >>> is_date(1_750_000_000.0), is_date(250.0)
-    (True, False)
+    >>> is_date(1_750_000_000.0), is_date(250.0), is_date(1_750_000_000_000.0)
+    (True, False, False)
     """
-    return at >= 1e8  # noqa: PLR2004
+    return _PLAIN < at < _YEAR_9999
 
 
 def instant_text(at: float) -> str:
@@ -330,7 +331,7 @@ def _between(left: float, right: float) -> str:
     >>> _between(1_750_000_000.0, 1_750_000_090.0), _between(1.0, 5.0)
     ('2025-06-15 15:06:40 to 15:08:10', '')
     """
-    if not is_date(left):
+    if not (is_date(left) and is_date(right)):
         return ""
     first, last = instant_text(left), instant_text(right)
     return f"{first} to {last.removeprefix(first[:11])}"
@@ -345,7 +346,8 @@ def _values(low: float, high: float, about: int) -> list[tuple[float, str]]:
     """
     if not high > low:
         return [(low, f"{low:.5g}")]
-    step = _round(max((high - low) / max(about, 1), abs(high) * 1e-12))
+    # The range may be more than a float can hold, or too little to divide.
+    step = _round(max(high / max(about, 1) - low / max(about, 1), abs(high) * 1e-12, abs(low) * 1e-12, 1e-300))
     digits = max(0, -math.floor(math.log10(step)))
     first, last = math.ceil(low / step), math.floor(high / step)
     is_plain = step >= 1e-4 and max(abs(low), abs(high)) < 1e6  # noqa: PLR2004
@@ -359,6 +361,8 @@ def _round(step: float) -> float:
     return next((many * power for many in (1, 2, 5) if many * power >= step * 0.65), 10 * power)
 
 
+_PLAIN, _YEAR_9999 = 99_999_999.0, 253_370_764_800.0
+"""Numbers up to this one are those of plain ticks; seconds until the last year that has a date."""
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400)
 """Seconds between instants that are named, up to a day."""
 
@@ -372,7 +376,7 @@ def _instants(left: float, right: float, about: int) -> list[tuple[float, str]]:
     >>> [text for _, text in _instants(1.0, 9.0, 4)]
     ['2', '4', '6', '8']
     """
-    if not is_date(left) or right <= left:
+    if not (is_date(left) and is_date(right)) or right <= left:
         return _values(left, right, about)
     least = (right - left) / max(about, 1)
     day, second = _STEPS[-1], _STEPS[0]

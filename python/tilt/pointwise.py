@@ -100,7 +100,11 @@ class Pointwise(ABC):
             return function(*(value.item() if hasattr(value, "item") else value for value in inputs))
         if method == "__call__" and not options and hasattr(type(self), name):
             return getattr(self, name)(*inputs[1:])
-        called = ufunc.__name__ if method == "__call__" else _REDUCTIONS.get(ufunc.__name__, ufunc.__name__)
+        called = ufunc.__name__
+        if method == "reduce":
+            called = _REDUCTIONS.get(called, called)
+        elif method == "accumulate":
+            called = _TOTALS.get(called, called)
         raise _no_function(type(self).__name__, called)
 
     def __array_function__(self, function: Any, *_: Any) -> NoReturn:  # noqa: ANN401
@@ -595,21 +599,27 @@ def _something(value: object) -> object:
 _REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
 """What ufuncs are called when they reduce an array."""
 
+_TOTALS = {"add": "cumsum", "multiply": "cumprod", "maximum": "maximum.accumulate", "minimum": "minimum.accumulate"}
+"""What they are called when they keep what they have come to."""
+
 _INSTEAD = {
     "amax": "x['-10s':].max()",
     "amin": "x['-10s':].min()",
     "around": "x.round()",
     "average": "x['-10s':].mean()",
     "clip": "x.clip(low, high)",
+    "cumprod": "x.cum_prod()",
     "cumsum": "x.cum_sum()",
     "diff": "x.diff()",
     "isclose": "(x - y).abs() < 1e-9",
     "max": "x['-10s':].max()",
     "maximum": "x.max_with(y)",
+    "maximum.accumulate": "x.cum_max()",
     "mean": "x['-10s':].mean()",
     "median": "x['-10s':].median()",
     "min": "x['-10s':].min()",
     "minimum": "x.min_with(y)",
+    "minimum.accumulate": "x.cum_min()",
     "percentile": "x['-10s':].quantile(0.9)",
     "prod": "x['-10s':].product()",
     "quantile": "x['-10s':].quantile(0.9)",

@@ -203,7 +203,8 @@ class Stream(Timed, Keyed, Runnable, Pointwise):
             raise AttributeError(message)
 
     def __setitem__(self, name: object, value: object) -> NoReturn:
-        message = f"a Stream does not change; with_columns({name}=...) gives one that has the column, too"
+        column = name if isinstance(name, str) and name.isidentifier() else "name"
+        message = f"a Stream does not change; with_columns({column}=...) gives one that has the column, too"
         raise TypeError(message)
 
     def __iter__(self) -> NoReturn:

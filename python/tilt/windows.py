@@ -523,7 +523,11 @@ class Window:
         raise TypeError(message)
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _refuse
-    __lt__ = __le__ = __gt__ = __ge__ = __neg__ = _refuse
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __neg__ = __abs__ = __invert__ = _refuse
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    # Otherwise a comparison would be the false that objects of two kinds give, and a filter by it would keep nothing.
+    __eq__ = __ne__ = _refuse
+    __hash__ = object.__hash__
 
     def __repr__(self) -> str:
         return f"<tilt.Window of {self._stream!r}>"
@@ -557,12 +561,18 @@ def _moved(edge: Stream, ticks: int, unit: str) -> Stream:
     return edge._made(lambda own: own.binary("+", ("duration", ticks, unit))) if ticks else edge
 
 
+_NAMED = ("any", "all", "first", "last", "len", "max", "mean", "median", "min", "mode", "n_unique", "std", "sum", "var")
+"""Reductions that other libraries name by texts, and that are called so here."""
+
+
 def _reduction_of(named: str | tuple[Any, ...]) -> str:
     """Write what other libraries name by texts: ``"mean"``, or a column and ``"mean"``."""
-    parts = (named,) if isinstance(named, str) else named
-    if len(parts) == 2 and all(isinstance(part, str) for part in parts):  # noqa: PLR2004 - a column and a reduction
-        return f"tl.col({parts[0]!r}).{parts[1]}()"
-    return f"tl.{parts[0]}()" if hasattr(Window, str(parts[0])) else "tl.col(name).mean()"
+    parts = [part for part in ([named] if isinstance(named, str) else named) if isinstance(part, str)]
+    *column, reduction = parts or [""]
+    if reduction not in _NAMED:
+        return f"tl.col({column[0]!r}).mean()" if column else "tl.col(name).mean()"
+    of = f"tl.col({column[0]!r})." if column else "tl."
+    return f"{of}{reduction}()"
 
 
 @dataclass(frozen=True)
@@ -591,11 +601,13 @@ class WindowSpec:
         return Window(stream, build, lo, hi)
 
 
-def _positive(value: Duration) -> str | int:
-    """Give the length of a window, which is not negative."""
+def _positive(value: Duration, *, is_length: bool = True) -> str | int:
+    """Give the length of a window, or the time between two, which is not negative."""
     given = _length(value)
     if str(given).startswith("-"):
-        message = f"a window has a positive length, not {given!r}; x[{given!r}:] is written with a sign"
+        message = f"windows end a positive time apart, not {given!r}: every="
+        if is_length:
+            message = f"a window has a positive length, not {given!r}; x[{given!r}:] is written with a sign"
         raise ValueError(message)
     return given
 
@@ -621,7 +633,7 @@ def hopping(length: Duration, *, every: Duration, offset: Duration | None = None
     >>> x.window(tl.hopping(4, every=2)).sum().collect().to_dict()
     {'t': [2, 4, 6], 'x': [3.0, 16.0, 13.0]}
     """
-    return WindowSpec(_positive(length), _positive(every), None if offset is None else _length(offset))
+    return WindowSpec(_positive(length), _positive(every, is_length=False), None if offset is None else _length(offset))
 
 
 @dataclass(frozen=True)

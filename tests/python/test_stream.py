@@ -220,6 +220,16 @@ def test_pictures_are_well_formed(trades: tl.Stream) -> None:
 
 
 @pytest.mark.parametrize(
+    "values", [[-1.7e308, 1.7e308], [0.0, 5e-324], [1e15, 1e15 + 1], [-1e-320, 1e-320], [0.0, 0.0]]
+)
+@pytest.mark.parametrize("times", [[0, 1], [1_750_000_000_000, 1_750_000_000_100], [200_000_000, 1 << 61], [-5, 3]])
+def test_numbers_of_all_sizes_are_drawn(values: list[float], times: list[int]) -> None:
+    picture = str(tl.plot(tl.stream({"t": times, "x": values}, time="t")["x"], backend="svg"))
+    assert ET.fromstring(picture).tag.endswith("svg")  # noqa: S314
+    assert "nan" not in picture and "inf" not in picture
+
+
+@pytest.mark.parametrize(
     ("mistake", "kind", "message"),
     [
         (lambda s: s["px"] + "a", tl.SchemaError, "no common type"),
@@ -274,6 +284,15 @@ def test_pictures_are_well_formed(trades: tl.Stream) -> None:
         (lambda s: s.__setitem__("a", s["px"]), TypeError, "with_columns"),
         (lambda s: s["px"]["-10s":] + 1, TypeError, "reduce it"),
         (lambda s: s["px"]["-10s":] > 1, TypeError, "reduce it"),
+        (lambda s: s.filter(s["px"]["-10s":] == 1), TypeError, "reduce it"),
+        (lambda s: s["px"]["-10s":] != 1, TypeError, "reduce it"),
+        (lambda s: s["px"]["-10s":] % 2, TypeError, "reduce it"),
+        (lambda s: np.add.accumulate(s["px"]), TypeError, r"write x\.cum_sum\(\)"),
+        (lambda s: s.__setitem__(s["px"] > 1, 2), TypeError, r"with_columns\(name="),
+        (lambda s: s.window("1m").agg(x=()), TypeError, r"x=tl\.col\(name\)\.mean\(\)"),
+        (lambda s: s.window("1m").agg(x=("px", "avg")), TypeError, r"x=tl\.col\('px'\)\.mean\(\)"),
+        (lambda s: s.window("1m").agg(x="stream"), TypeError, r"x=tl\.col\(name\)\.mean\(\)"),
+        (lambda _: tl.hopping("10s", every="-5s"), ValueError, "end a positive time apart"),
         (lambda s: s.window("1m").agg(x="mean"), TypeError, r"x=tl\.mean\(\)"),
         (lambda s: s.window("1m").agg(x=("px", "mean")), TypeError, r"tl\.col\('px'\)\.mean\(\)"),
         (lambda s: s["px"].window(tl.tumbling("-10s")), ValueError, "positive"),
