@@ -148,6 +148,16 @@ def run(bound: Bound, table: pa.Table, rng: np.random.Generator, places: int, at
     return pa.Table.from_batches(found, bound.schema)
 
 
+def test_planning_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[object] = []
+    run = tl.Query.run
+    monkeypatch.setattr(
+        tl.Query, "run", lambda *given, **how: (taken.append(how.get("backend")), run(*given, **how))[1]
+    )
+    assert not bound_to(COUNTED["extremes"], rough(np.random.default_rng(1), 9).schema).fills
+    assert set(taken) == {"interpreter"}
+
+
 @pytest.mark.parametrize("name", MOVED)
 def test_other_queries_move_their_rows(name: str) -> None:
     assert Cells.of(bound_to(MOVED[name], rough(np.random.default_rng(1), 9).schema)) is None
@@ -160,6 +170,15 @@ def test_columns_with_names_of_our_own_are_moved(name: str) -> None:
     assert Cells.of(bound_to(query, table.rename_columns(["ts", name, "size", "sym", "word"]).schema)) is None
     keyed = table.rename_columns(["ts", "price", "size", name, "word"]).schema
     assert Cells.of(bound_to(COUNTED["counts"], keyed, key=name)) is None
+
+
+@pytest.mark.parametrize("names", [["every", "sym"], ["price", "every"]])
+def test_columns_may_be_called_as_clocks_are(names: list[str]) -> None:
+    value, key = names
+    query: Query = lambda x: tl.when(x[value] > 1).then(1).otherwise(2).window(CELL).max()  # noqa: E731
+    schema = rough(np.random.default_rng(1), 9).rename_columns(["ts", value, "size", key, "word"]).schema
+    assert not bound_to(query, schema, key=key).fills
+    assert bound_to(lambda x: query(x).fill_null(0), schema, key=key).fills
 
 
 def test_rows_that_are_too_far_away_are_named(spark: SparkSession) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _TOKEN = re.compile(r"`((?:[^`]|``)+)`: |(\w+): |[{(\[]|[})\]]")
 _SPANNED = re.compile(r"\b(every|calendar|hold|until_next)\b")
-_EVERY = re.compile(r"\bevery (\w+)")
+_EVERY = re.compile(r"\[t every (\w+)")
 _CALENDAR = re.compile(r"\bcalendar (\d+)([a-z]+)")
 _DAYS = {"h": 1, "d": 2, "w": 8, "mo": 32, "q": 94, "y": 367}
 _EXTERN = re.compile(r"^\s*extern fn (`(?:[^`]|``)+`|\w+)", re.MULTILINE)
@@ -118,7 +118,9 @@ class Bound:
         span = (-far - max(cells), far + max(cells))
         parts = [(span[0], -far), (far, span[1])]
         query = self.stream._query()
-        return any(len(query.run(sources, span=span, part=part, threads=1, progress=False)) > 0 for part in parts)
+        # Of a row or two nobody needs machine code.
+        how: dict[str, Any] = {"span": span, "threads": 1, "backend": "interpreter", "progress": False}
+        return any(len(query.run(sources, part=part, **how)) > 0 for part in parts)
 
     def _cells(self) -> list[int]:
         """Give about how many ticks the cells of the query's grids are long, not too few."""
