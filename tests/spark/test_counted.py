@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -151,9 +153,12 @@ def run(bound: Bound, table: pa.Table, rng: np.random.Generator, places: int, at
 def test_planning_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[object] = []
     run = tl.Query.run
-    monkeypatch.setattr(
-        tl.Query, "run", lambda *given, **how: (taken.append(how.get("backend")), run(*given, **how))[1]
-    )
+
+    def noted(self: tl.Query, *given: Any, **how: Any) -> tl.Table:  # noqa: ANN401
+        taken.append(how.get("backend"))
+        return run(self, *given, **how)
+
+    monkeypatch.setattr(tl.Query, "run", noted)
     assert not bound_to(COUNTED["extremes"], rough(np.random.default_rng(1), 9).schema).fills
     assert set(taken) == {"interpreter"}
 
