@@ -190,10 +190,9 @@ def _found(name: str, source: Source, known: Sequence[tuple[Deferred, Input]], s
 
 
 def records(inputs: Mapping[str, Input]) -> dict[str, StructType]:
-    """Give the columns of data frames that were structs."""
-    return {
-        name: dtype for source in inputs.values() if isinstance(source, FrameSource) for name, dtype in source.records
-    }
+    """Give the columns of inputs that were structs."""
+    known = (source for source in inputs.values() if isinstance(source, (FrameSource, ParquetSource)))
+    return {name: dtype for source in known for name, dtype in source.records}
 
 
 def _looked(frame: DataFrame, looked: Looked) -> DataFrame:
