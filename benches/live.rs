@@ -20,7 +20,7 @@ use tilt::{
     arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray},
     data::{Column, IngressOptions, Layout, SnapshotBuffer, Spans, Timeline, ingest},
     ir::{DType, Input, SpanRule, Unit},
-    live::{InputOptions, Session, SessionOptions},
+    live::{InputOptions, Mode, Session, SessionOptions},
 };
 
 const ROWS: usize = 1 << 20;
@@ -364,6 +364,12 @@ impl Work {
         took.as_nanos() as f64 / rows as f64
     }
 
+    /// How long so many rows last.
+    fn ticks(&self, rows: usize) -> i64 {
+        let timeline = self.rows.timeline();
+        timeline.end(rows) - timeline.end(0)
+    }
+
     /// How long each push of so many rows takes, in nanoseconds, after the first `warm` rows.
     fn pushes(&self, layer: Layer, size: usize, warm: usize) -> Vec<f64> {
         let mut fed = self.feed(layer, 0);
@@ -502,6 +508,33 @@ fn window(name: &str, body: &str) {
     println!();
 }
 
+/// µs of a push of 100 rows and the changes that it makes, where so many rows before it are not settled.
+fn updates(name: &str, text: &str) {
+    print!("{name:<18}");
+    for unsettled in [100, 1_000, 10_000, 100_000] {
+        let work = Work::new(text, 2 * unsettled + ROWS / 16);
+        let input = InputOptions::new(IngressOptions::stamp("time"));
+        let options = SessionOptions::new()
+            .run(work.options.clone())
+            .mode(Mode::Updates)
+            .egress(work.layout)
+            .input(&work.input, input.lateness(work.ticks(unsettled)));
+        let feed = || Fed::Session {
+            session: Box::new(Session::new(&work.compiled, options.clone()).expect("a session")),
+            work: &work,
+        };
+        let warm = Warm {
+            rows: unsettled,
+            size: unsettled,
+        };
+        let limits = (LIMIT, PATIENCE);
+        let nanos = work.nanos(limits, 100, warm, feed, |fed, cut| fed.push(&cut));
+        print!("{:>10.1}", nanos * 100.0 / 1000.0);
+        io::stdout().flush().expect("somebody reads");
+    }
+    println!();
+}
+
 fn main() {
     let mut args = std::env::args().skip(1).filter(|arg| !arg.starts_with('-'));
     let filter = args.next();
@@ -566,5 +599,17 @@ fn main() {
     }
     for (name, body) in windows {
         window(name, body);
+    }
+    let early: Vec<_> = APPS
+        .iter()
+        .filter(|(name, _)| wanted(&format!("updates {name}")))
+        .collect();
+    if !early.is_empty() {
+        println!(
+            "\nearly results: µs of a push of 100 rows and its changes, of which 100, 1000, 10 000 and 100 000 before are not settled"
+        );
+    }
+    for (name, text) in early {
+        updates(name, text);
     }
 }

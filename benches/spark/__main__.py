@@ -44,6 +44,7 @@ DATA = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tilt"
 WRITTEN = [(1, 10_000, 1), (100, 10_000, 1)]
 WRITTEN += [(share, keys, seed) for keys in (10_000, 1_000_000) for seed in (2, 3) for share in (1, 10)]
 """Of the rows that are read: of how many there is one, keys and seeds."""
+FEW_KEYS = 10_000
 LONG = 60
 """A case that takes more seconds is run once."""
 WARM = 5
@@ -126,12 +127,40 @@ def sql_zscore(rows: DataFrame) -> DataFrame:
     return rows.withColumn("z", (F.col("price") - F.avg("price").over(window)) / F.stddev("price").over(window))
 
 
-def sql_asof(left: DataFrame, right: DataFrame) -> DataFrame:
+def few_results(x: tl.Stream) -> tl.Stream:
+    """Give a thousandth of the rows."""
+    return x.filter(x["key"] < 10)  # noqa: PLR2004
+
+
+def sql_asof(left: DataFrame, right: DataFrame, key: str | None = "key") -> DataFrame:
     """Give the as-of join by a union and the last value that is not null."""
     both = left.withColumn("side", F.lit(1)).withColumn("other", F.lit(None).cast("double"))
     both = both.unionByName(right.select("ts", "price", "key", F.lit(0).alias("side"), F.col("price").alias("other")))
-    window = Window.partitionBy("key").orderBy("ts", "side").rowsBetween(Window.unboundedPreceding, 0)
+    window = Window.partitionBy(*([key] if key else [])).orderBy("ts", "side")
+    window = window.rowsBetween(Window.unboundedPreceding, 0)
     return both.withColumn("other", F.last("other", ignorenulls=True).over(window)).where("side = 1").drop("side")
+
+
+def grouped_asof(left: DataFrame, right: DataFrame, partitions: int) -> DataFrame:
+    """Give the as-of join of the keys of each partition, whose rows Spark's cogroup brings together.
+
+    It promises what ours does: rows with one time stay in order, and all partitions end with the last row of any.
+    """
+    schema = ts.run(asof, {"left": left, "right": right}, time="ts", key="key").schema
+    names = schema.names
+    times = left.select("ts").union(right.select("ts")).select(F.unix_micros("ts").alias("ts"))
+    ((first, last),) = times.agg(F.min("ts") - 1, F.max("ts")).collect()
+
+    def run(one: pa.Table, other: pa.Table) -> pa.Table:
+        in_order = (rows.sort_by([("ts", "ascending"), ("number", "ascending")]) for rows in (one, other))
+        sides = (tl.stream(rows.drop(["bucket", "number"]), time="ts").key_by("key") for rows in in_order)
+        found = asof(*sides).collect(layout="point", threads=1, progress=False, span=(first, last))
+        return found.to_arrow().select(names)
+
+    bucket = F.pmod(F.xxhash64("key"), F.lit(partitions)).cast("int").alias("bucket")
+    number = F.monotonically_increasing_id().alias("number")
+    one, other = (side.select("*", number, bucket).groupBy("bucket") for side in (left, right))
+    return one.cogroup(other).applyInArrow(run, schema)
 
 
 def cases(spark: SparkSession, data: Path, rows: int) -> dict[str, tuple[int, Case]]:
@@ -165,8 +194,11 @@ def cases(spark: SparkSession, data: Path, rows: int) -> dict[str, tuple[int, Ca
     few = rows // 100
     path_few = write_ticks(data, few, 10_000, 1)
     found["trend, Spark SQL"] = (few, lambda: sql_trend(spark.read.parquet(path_few), None))
+    found["z-score, slices"] = (rows, lambda: ts.run(zscore, frame, time="ts", slices=slices))
     found["z-score, direct Parquet"] = (rows, partial(direct, zscore, slices))
-    for keys in (10_000, 1_000_000):
+    found["direct Parquet, few results"] = (rows, partial(direct, few_results, slices))
+    found |= unkeyed_asof(spark, data, rows, slices)
+    for keys in (FEW_KEYS, 1_000_000):
         found |= keyed_cases(spark, data, rows, keys, slices)
     ads = pa.table({"key": range(10_000), "campaign": np.arange(10_000) % 100})
     side = tl.table(ads, key="key")
@@ -187,6 +219,28 @@ def cases(spark: SparkSession, data: Path, rows: int) -> dict[str, tuple[int, Ca
         ),
     )
     return found
+
+
+def unkeyed_asof(spark: SparkSession, data: Path, rows: int, slices: int) -> dict[str, tuple[int, Case]]:
+    """Give as-of joins of all rows with all others."""
+
+    def sides(rows: int) -> dict[str, str]:
+        return {side: write_ticks(data, rows, 10_000, seed) for side, seed in (("left", 2), ("right", 3))}
+
+    def frames(rows: int) -> dict[str, DataFrame]:
+        return {side: spark.read.parquet(path) for side, path in sides(rows).items()}
+
+    def direct() -> DataFrame:
+        scans = {side: ts.scan_parquet(spark, path, time="ts") for side, path in sides(rows).items()}
+        return ts.run(asof, scans, slices=slices)
+
+    # One task of Spark sorts all rows.
+    few = rows // 10
+    return {
+        "as-of, slices": (2 * rows, lambda: ts.run(asof, frames(rows), time="ts", slices=slices)),
+        "as-of, direct Parquet": (2 * rows, direct),
+        "as-of, Spark SQL": (2 * few, lambda: sql_asof(**frames(few), key=None)),
+    }
 
 
 def keyed_cases(spark: SparkSession, data: Path, rows: int, keys: int, tasks: int) -> dict[str, tuple[int, Case]]:
@@ -210,6 +264,8 @@ def keyed_cases(spark: SparkSession, data: Path, rows: int, keys: int, tasks: in
 
     name = f"{keys:,} keys"
     others = {}
+    if keys == FEW_KEYS:
+        others[f"as-of, {name}, cogroup"] = (2 * rows, lambda: grouped_asof(side(2), side(3), tasks))
     if tempo is not None:
 
         def series(seed: int) -> Any:  # noqa: ANN401
@@ -345,6 +401,8 @@ BARS = [
     ("an identity pass that runs the trend besides, by one that does not: ≤ 1.15", ACCOMPANIED, "identity"),
     ("trend without a key, Spark SQL by direct Parquet: ≥ 4", "trend, Spark SQL", "trend, direct Parquet"),
     ("trend without a key, our slices by direct Parquet: ≥ 2", "trend, slices", "trend, direct Parquet"),
+    ("as-of without a key, Spark SQL by our slices", "as-of, Spark SQL", "as-of, slices"),
+    ("as-of without a key, Spark SQL by direct Parquet", "as-of, Spark SQL", "as-of, direct Parquet"),
     *(
         (
             f"{query}, {keys} keys, Spark SQL by ours{how}: ≥ {bar}",
@@ -358,6 +416,7 @@ BARS = [
     ("trend, 200 slices by 2: ≤ 1.1 and the halo's share", *(f"trend, {n} slices" for n in (200, 2))),
     ("the same of direct Parquet", *(f"trend, direct Parquet, {n} slices" for n in (200, 2))),
     ("z-score, 10,000 keys, by one that does not look for skew", *SKEW),
+    ("as-of, 10,000 keys, cogroup by ours", "as-of, 10,000 keys, cogroup", "as-of, 10,000 keys"),
     ("as-of, 10,000 keys, dbl-tempo by ours", "as-of, 10,000 keys, dbl-tempo", "as-of, 10,000 keys"),
 ]
 HEAD = "| case | rows | s | M rows/s | CPU s per M rows |\n|---|---|---|---|---|"

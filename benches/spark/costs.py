@@ -38,7 +38,7 @@ class Costs:
 
 COSTS = Costs(cross=0.42, find=0.28, move=0.36, read=0.0, back=0.2)
 """What was fitted last."""
-ENGINE = {"trend": 0.01, "diff": 0.03, "z-score": 0.07}
+ENGINE = {"trend": 0.01, "few results": 0.001, "diff": 0.03, "z-score": 0.07}
 """What queries take themselves: measured in a process without Spark, those with a key on rows of 10,000 keys."""
 _SLICED = {"cross": 1.0, "back": -0.5, "find": 1.0, "move": 1.0}
 _DIRECT = {"read": 1.0, "back": 0.5}
@@ -49,6 +49,7 @@ MODEL: dict[str, tuple[Mapping[str, float], str | None]] = {
     "trend, 200 slices": (_SLICED, "trend"),
     "trend, direct Parquet": (_DIRECT, "trend"),
     "trend, direct Parquet, 200 slices": (_DIRECT, "trend"),
+    "direct Parquet, few results": ({"read": 1.0}, "few results"),
     "diff, 10,000 keys": (_KEYED, "diff"),
     "diff, 10,000 keys, direct Parquet": ({"read": 1.0, "move": 1.0, "back": 1.0}, "diff"),
     "z-score, 10,000 keys": (_KEYED | {"find": 1.0}, "z-score"),

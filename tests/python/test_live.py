@@ -547,7 +547,7 @@ def test_a_plot_moves_with_results(tmp_path: Path) -> None:
             live.push({"t": t, "px": float(t), "qty": t % 2, "sym": "ab"[t % 2]})
     assert plot.text(60).splitlines()[0].startswith("px a ▁")
     assert plot.text(60).splitlines()[-1].strip() == "from 4 to 8"
-    assert page.read_text().count("stroke-width") == 4
+    assert page.read_text().count('stroke-width="1.3"') == 4
     changing = tl.live.Plot(show=False)
     live = ticks()["qty"].window(tl.tumbling("4s")).sum().session(mode="updates", on_result=changing)
     live.push({"t": [1], "qty": [5]})

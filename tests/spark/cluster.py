@@ -1,6 +1,6 @@
 """What the tests of a cluster run, in a process of its own: one process has one Spark.
 
-python tests/spark/cluster.py local-cluster | connect
+python tests/spark/cluster.py local-cluster [EXECUTORS] | connect
 """
 
 from __future__ import annotations
@@ -141,19 +141,19 @@ def interrupted(spark: SparkSession) -> None:
         assert_nothing_written(out)
 
 
-def slowly(value: float) -> float:
-    """Take a while, so that a job can be disturbed."""
-    time.sleep(0.02)
-    return value
+def killed(spark: SparkSession, table: pa.Table, number: int) -> None:
+    """Lose one of so many executors in the middle of a job: the answer is the same."""
 
+    def slowly(value: float) -> float:
+        # Long enough that the job is disturbed, however many run it.
+        time.sleep(0.01 * number)
+        return value
 
-def killed(spark: SparkSession, table: pa.Table) -> None:
-    """Lose an executor in the middle of a job: the answer is the same."""
     slow = tl.udf(slowly, args=[float], returns=float, name="slowly")
     query = lambda x: slow(x["price"])["-10s":].mean()  # noqa: E731
     job = ts.run(query, spark.createDataFrame(table), time="ts", slices=6)
     victims = executors(str(os.getpid()))
-    assert len(victims) == 2, victims
+    assert len(victims) == number, victims
     threading.Timer(3.0, os.kill, (victims[0], signal.SIGKILL)).start()
     same(job.toArrow(), local(query, {"stream": table}))
     assert victims[0] not in executors(str(os.getpid()))
@@ -174,11 +174,14 @@ def main() -> None:
         in_batches(spark, table)
         interrupted(spark)
     else:
-        builder = settings(SparkSession.builder.master("local-cluster[2,1,1024]"))
+        number = int(sys.argv[2]) if len(sys.argv) > 2 else 2
+        builder = settings(SparkSession.builder.master(f"local-cluster[{number},1,1024]"))
         spark = builder.config("spark.speculation", "true").config("spark.executor.memory", "1g").getOrCreate()
         ts.tune(spark)
         results(spark, table)
-        killed(spark, table)
+        others(spark, table)
+        streamed(spark, table)
+        killed(spark, table, number)
     spark.stop()
     print("done")
 

@@ -55,8 +55,8 @@ def packages(made: Path) -> Path:
     return found
 
 
-def with_tilt(made: Path) -> Path:
-    """Put tilt into an environment, as its wheel does."""
+def with_tilt(made: Path, version: str | None = None) -> Path:
+    """Put tilt into an environment, as its wheel does, or one that says it is of another version."""
     package = packages(made) / "tilt"
     source = Path(tl.__file__).parent
     shutil.rmtree(package, ignore_errors=True)
@@ -64,4 +64,7 @@ def with_tilt(made: Path) -> Path:
     for native in package.glob("_native*.so"):
         # A wheel has no debugging symbols either.
         subprocess.run(["strip", "--strip-debug", str(native)], check=True)
+    if version is not None:
+        with (package / "__init__.py").open("a") as module:
+            module.write(f"\n__version__ = {version!r}\n")
     return made

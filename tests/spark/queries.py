@@ -82,6 +82,35 @@ LISTS: dict[str, Query] = {
 }
 """Queries whose results have lists."""
 
+SECTORS = tl.table({"name": ["a", "b"], "sector": ["x", "y"]}, key="name")
+
+
+def shares(x: tl.Stream) -> tl.Stream:
+    whole = x.key_by("sym")["size"].window(tl.tumbling("4s")).sum().unkey()["size"].window(tl.tumbling("4s")).sum()
+    return x.with_columns(share=x["size"] / whole.at(x))
+
+
+STAGED: dict[str, Query] = {
+    "means": lambda x: x.key_by("sym")["price"].window(tl.tumbling("5s")).mean().unkey()["price"].window("9s").sum(),
+    "steps": lambda x: x.key_by("sym").with_columns(d=tl.col("price").diff()).unkey()["d"]["-10s":].mean(),
+    "shares": shares,
+    "looked up": lambda x: (
+        x.lookup(SECTORS, on="sym")
+        .key_by("sector")["size"]
+        .window(tl.tumbling("3s"))
+        .sum()
+        .unkey()["size"]["-9s":]
+        .max()
+    ),
+    "looked up later": lambda x: (
+        x.with_columns(m=x["price"]["-5s":].mean())
+        .lookup(SECTORS, on="sym")
+        .filter(tl.col("sector") == "x")["m"]
+        .diff()
+    ),
+}
+"""Queries of one input that are computed in stages."""
+
 Row = dict[str, Any]
 
 

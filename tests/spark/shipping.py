@@ -1,15 +1,17 @@
 """Ships tilt to executors that do not have it: as a library, as an archive, and as an artifact of a remote session.
 
-    python tests/spark/shipping.py standalone | connect
+    python tests/spark/shipping.py standalone | outdated | connect
 
 `standalone` starts a master and two workers and runs a query with an interpreter that Spark unpacks from an archive,
 with one that has no tilt on one of the workers, which must say so, and with one that has it installed, also where a
-task is run a second time because it is slow. `connect` hands the archive to a session without a JVM here.
+task is run a second time because it is slow. `outdated` starts a worker with this tilt and one with an earlier one,
+which must be named. `connect` hands the archive to a session without a JVM here.
 """
 
 from __future__ import annotations
 
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -36,6 +38,8 @@ from test_streaming import distinct
 HOME = Path(pyspark.__file__).parent
 OWN = "../../python"
 """The interpreter of a worker, as its executors see it."""
+EARLIER = "0.0.1"
+"""A version that no driver has."""
 REMOTE = ["pandas", "grpcio", "grpcio-status", "googleapis-common-protos", "zstandard"]
 
 
@@ -97,32 +101,56 @@ def check(spark: SparkSession, python: str | None = None) -> None:
     same(found, local(ONE["zscore"], {"stream": table}))
 
 
+def session(master: str, settled: dict[str, str]) -> SparkSession:
+    """Begin a session on a cluster, which waits for all of its executors."""
+    usual = {
+        "driver.host": "127.0.0.1",
+        "executor.memory": "1g",
+        "scheduler.minRegisteredResourcesRatio": "1.0",
+        # On a busy machine an executor takes longer than the half a minute that is waited for it.
+        "scheduler.maxRegisteredResourcesWaitingTime": "300s",
+    }
+    builder = settings(SparkSession.builder.master(master))
+    for name, value in (usual | settled).items():
+        builder = builder.config(f"spark.{name}", value)
+    spark = builder.getOrCreate()
+    ts.tune(spark)
+    return spark
+
+
 def standalone(master: str, bare: Path, full: Path, archive: Path) -> None:
     """Run a query whose tasks use one interpreter after the other."""
     os.environ |= {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": "./shipped/bin/python"}
     settled = {
-        "driver.host": "127.0.0.1",
-        "executor.memory": "1g",
         "archives": f"{archive}#shipped",
-        "scheduler.minRegisteredResourcesRatio": "1.0",
-        # On a busy machine an executor takes longer than the half a minute that is waited for it.
-        "scheduler.maxRegisteredResourcesWaitingTime": "300s",
         "task.maxFailures": "1",
         "speculation": "true",
         "speculation.multiplier": "1.2",
         "speculation.quantile": "0.3",
     }
-    builder = settings(SparkSession.builder.master(master))
-    for name, value in settled.items():
-        builder = builder.config(f"spark.{name}", value)
-    spark = builder.getOrCreate()
-    ts.tune(spark)
+    spark = session(master, settled)
     try:
         check(spark)
         with pytest.raises(ts.ShippingError, match=f"{bare}.*must be installed there"):
             check(spark, OWN)
         check(spark, str(full))
         speculated(spark)
+    finally:
+        spark.stop()
+
+
+def outdated(master: str, old: Path, full: Path) -> None:
+    """Run a query where one of two workers has another version, and then with the right one."""
+    os.environ |= {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": OWN}
+    spark = session(master, {"task.maxFailures": "1"})
+    try:
+        where = rf"version {re.escape(EARLIER)} on executor {re.escape(platform.node())}, {re.escape(str(old))}"
+        wanted = re.escape(tl.__version__)
+        with pytest.raises(
+            ts.ShippingError, match=f"^{where}, but {wanted} on the driver; pytilt=={wanted} must be installed there"
+        ):
+            check(spark)
+        check(spark, str(full))
     finally:
         spark.stop()
 
@@ -176,6 +204,15 @@ def main() -> None:
     needed = here("pyarrow", "numpy")
     bare = environment("bare", here("pyarrow", "numpy", *REMOTE)) / "bin" / "python"
     full = with_tilt(environment("full", [*needed, "venv-pack", "setuptools<81"])) / "bin" / "python"
+    if sys.argv[1] == "outdated":
+        old = with_tilt(environment("old", needed), EARLIER) / "bin" / "python"
+        with (
+            tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name,
+            cluster(Path(name), [full, old]) as master,
+        ):
+            outdated(master, old, full)
+        print("done")
+        return
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         directory = Path(name)
         archive = directory / "full.tar.gz"

@@ -37,7 +37,14 @@ def test_results_are_the_same_with_other_sessions(kind: str) -> None:
 
 
 @long
-@pytest.mark.parametrize("kind", ["standalone", "connect"])
+@pytest.mark.parametrize("executors", [1, 3])
+def test_results_are_the_same_with_any_number_of_executors(executors: int) -> None:
+    done = script(str(HERE / "cluster.py"), "local-cluster", str(executors))
+    assert done.stdout.strip().endswith("done"), done.stderr[-4000:]
+
+
+@long
+@pytest.mark.parametrize("kind", ["standalone", "outdated", "connect"])
 def test_tilt_is_shipped_to_executors(kind: str) -> None:
     done = script(str(HERE / "shipping.py"), kind)
     assert done.stdout.strip().endswith("done"), done.stderr[-4000:]

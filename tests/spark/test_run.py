@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -119,6 +121,32 @@ def test_slices_of_a_frame_are_the_local_result(spark: SparkSession, name: str) 
     slices = int(rng.integers(1, 9))
     found = ts.run(ONE[name], ordered(spark, table), time="ts", slices=slices)
     same(found.toArrow(), local(ONE[name], {"stream": table}))
+
+
+@pytest.mark.parametrize("slices", [2, 20, 200])
+@pytest.mark.parametrize("name", ["zscore", "ahead", "filled", "asof"])
+def test_two_to_two_hundred_slices_are_the_local_result(
+    spark: SparkSession, tmp_path: Path, name: str, slices: int
+) -> None:
+    rng = np.random.default_rng(slices)
+    tables = {"stream": ticks(rng, 3000, span=1500)}
+    if name in TWO:
+        tables = {"trades": tables["stream"], "quotes": quotes(rng, 3000, span=1500)}
+    query = (ONE | TWO)[name]
+    for input_, table in tables.items():
+        pq.write_table(table, tmp_path / input_, row_group_size=100)
+    frames = {input_: ordered(spark, table) for input_, table in tables.items()}
+    scans = {input_: ts.scan_parquet(spark, str(tmp_path / input_), time="ts") for input_ in tables}
+    # Instants are not cut, and there are as many as are needed.
+    expected = local(query, tables)
+    for data in (frames, scans):
+        given = data if len(data) > 1 else data["stream"]
+        assert f"{slices} slices of the timeline" in ts.explain(query, given, time="ts", slices=slices)
+        same(ts.run(query, given, time="ts", slices=slices).toArrow(), expected)
+        if name != "filled":
+            # Cells of keys are filled where these have no rows, so they are not cut by time.
+            found = ts.run(query, given, time="ts", key="sym", slices=slices).toArrow()
+            same(by_time_and_key(found, "sym"), local(query, tables, key="sym"))
 
 
 @pytest.mark.parametrize("name", KEYED)

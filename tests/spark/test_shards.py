@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import replace
 from itertools import pairwise
 
@@ -13,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tilt as tl
-from queries import KEYED, LISTS, ONE, THREE, TWO, Query, quotes, tables_of_three, ticks
+from queries import KEYED, LISTS, ONE, STAGED, THREE, TWO, Query, quotes, tables_of_three, ticks
 from test_cuts import Schema
 from test_run import by_time_and_key, local
+from tilt.live.stages import stages
 from tilt.sources import Deferred, Events
 from tilt.spark.plan import Bound
 from tilt.spark.shards import (
@@ -30,6 +32,7 @@ from tilt.spark.shards import (
     UnpackTask,
     shard_task,
 )
+from tilt.spark.staged import Staged
 
 LATENESS = 3_000_000
 WITH_LISTS = KEYED | LISTS
@@ -44,6 +47,14 @@ def planned(query: Query, tables: dict[str, pa.Table], key: str | None) -> Shard
     stream = query(*(tl.Stream._input(name, source) for name, source in sources.items()))
     bound = Bound(stream, {name: Schema(table.schema, events) for name, table in tables.items()})
     return shard_task(bound, dict.fromkeys(tables, LATENESS), "drop", ())
+
+
+def planned_in_stages(query: Query, table: pa.Table) -> ShardTask:
+    """Give the task of a query that is computed in stages."""
+    events = Events(time="ts", overlap="bag")
+    stream = query(tl.Stream._input("stream", Deferred(tl.Table(table.slice(0, 0)), events)))
+    whole = Staged(stream, {"stream": Schema(table.schema, events)}, planned=stages(stream, {}))
+    return pickle.loads(pickle.dumps(shard_task(whole, {"stream": LATENESS}, "drop", ())))  # type: ignore[no-any-return]
 
 
 def run_in_batches(
@@ -101,6 +112,39 @@ def test_one_shard_gives_the_whole(name: str, seed: int, rows: int, cuts: list[i
     expected = local(WITH_LISTS[name], tables)
     assert found.cast(expected.schema).equals(expected)
     assert late == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(sorted(STAGED)), st.integers(0, 1 << 32), st.integers(1, 60), cuts_of)
+def test_one_session_runs_all_stages(name: str, seed: int, rows: int, cuts: list[int]) -> None:
+    table = ticks(np.random.default_rng(seed), rows)
+    _, first = np.unique(np.asarray(table.column("ts").cast("int64")), return_index=True)
+    tables = {"stream": table.take(pa.array(first))}
+    found, late = run_in_batches(planned_in_stages(STAGED[name], table), tables, cuts, 1, None)
+    expected = local(STAGED[name], tables)
+    assert found.cast(expected.schema).equals(expected)
+    assert late == 0
+
+
+def test_columns_that_no_stage_reads_do_not_travel() -> None:
+    table = ticks(np.random.default_rng(1), 9)
+    read = {name: planned_in_stages(query, table).query.inputs[0].schema.names for name, query in STAGED.items()}
+    assert read["means"] == ["ts", "price", "sym"]
+    assert read["shares"] == ["ts", "size", "sym", "price"]
+    # By it a table is looked up.
+    assert "sym" in read["looked up"] and "sector" not in read["looked up"]
+
+
+def test_stages_that_call_functions_travel_without_them() -> None:
+    table = ticks(np.random.default_rng(1), 9)
+    named = tl.udf(lambda value: value / 2, args=[float], returns=float, name="shard_halved")
+    task = planned_in_stages(lambda x: named(x.key_by("sym")["price"].diff().unkey()["price"]), table)
+    assert task.stages is not None and b"lambda" not in task.stages
+    assert "extern fn shard_halved" in task.query.text
+    state, _ = task.push(None, [], 0)
+    other = planned_in_stages(STAGED["steps"], table)
+    with pytest.raises(tl.CheckpointError, match="its query is another one"):
+        other.push(state, [], 0)
 
 
 @settings(max_examples=60, deadline=None)

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import tilt as tl
-from queries import KEYED, ONE, TWO, Query, quotes, ticks
+from queries import KEYED, ONE, STAGED, TWO, Query, quotes, ticks
 from test_hashing import by_time_and_number
 from test_run import by_time_and_key, local, same
 from tilt import spark as ts
@@ -63,7 +63,7 @@ def streamed(
 
 
 def in_order(table: pa.Table) -> pa.Table:
-    return table.sort_by([(name, "ascending") for name in ("end", "ts") if name in table.column_names][:1])
+    return table.sort_by([(name, "ascending") for name in ("end", "ts", "time") if name in table.column_names][:1])
 
 
 @pytest.mark.parametrize("name", ["zscore", "filled"])
@@ -153,6 +153,37 @@ def test_a_stream_does_not_go_on_with_other_columns(spark: SparkSession, tmp_pat
     same(whole, local(KEYED["zscore"], {"stream": table}, key="sym"))
 
 
+@pytest.mark.parametrize("name", STAGED)
+def test_stages_go_on_from_a_checkpoint(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    table = distinct(ticks(np.random.default_rng(13), 300))
+    half = len(table) // 2
+    frame = arriving(spark, tmp_path / "in", table.slice(0, half), 2)
+    how: dict[str, Any] = {"time": "ts", "lateness": "5s"}
+    before, _ = drained(ts.run_stream(STAGED[name], frame, **how), tmp_path)
+    assert len(before) > 0
+    pq.write_table(table.slice(half), tmp_path / "in" / "more.parquet")
+    found, late = drained(ts.run_stream(STAGED[name], frame, **how), tmp_path)
+    assert len(found) > len(before) and late == 0
+    rest = ts.rest(str(tmp_path / "state"), STAGED[name], frame, **how).toArrow()
+    assert rest.schema.names == found.schema.names
+    same(in_order(pa.concat_tables([found, rest.cast(found.schema)])), local(STAGED[name], {"stream": table}))
+
+
+def test_stages_read_two_streams_and_call_functions(spark: SparkSession, tmp_path: Path) -> None:
+    rng = np.random.default_rng(14)
+    tables = {"trades": distinct(ticks(rng, 200, nulls=0.0)), "quotes": distinct(quotes(rng, 200))}
+    halved = tl.udf(lambda value: value / 2, args=[float], returns=float, name="stream_halved")
+
+    def query(trades: tl.Stream, quotes: tl.Stream) -> tl.Stream:
+        mid = halved(quotes["bid"] + quotes["ask"]).alias("mid").window(tl.tumbling("2s")).mean()
+        mean = trades.key_by("sym")["price"].window(tl.tumbling("2s")).mean().unkey()["price"].window("2s").mean()
+        return trades.with_columns(far=trades["price"] - mean.at(trades), mid=mid.at(trades))
+
+    found, late = streamed(spark, tmp_path, query, tables, lateness="3s")
+    same(in_order(found), local(query, tables))
+    assert late == 0
+
+
 def test_records_go_through_streams(spark: SparkSession, tmp_path: Path) -> None:
     table = distinct(ticks(np.random.default_rng(11), 120, nulls=0.0))
     trades = pa.StructArray.from_arrays([table.column(name).combine_chunks() for name in ("price", "size")], ["p", "n"])
@@ -201,6 +232,11 @@ def test_what_cannot_be_streamed_is_refused(spark: SparkSession, tmp_path: Path)
     with pytest.raises(tl.QueryError, match="computed in stages"):
         ts.run_stream(
             lambda x: x.key_by("sym")["price"].window("5s").mean().unkey()["price"].window("9s").sum(),
+            frame, time="ts", key="sym", lateness="1s",
+        )  # fmt: skip
+    with pytest.raises(tl.QueryError, match="intervals that may overlap"):
+        ts.run_stream(
+            lambda x: x.key_by("sym")["price"].hold("5s").unkey()["price"].window("9s").sum(),
             frame, time="ts", lateness="1s",
         )  # fmt: skip
     with pytest.raises(tl.QueryError, match="unit="):
@@ -298,6 +334,32 @@ def test_batches_go_through_a_session_of_the_driver(spark: SparkSession, tmp_pat
         ts.errors(),
     ):
         start()
+
+
+@pytest.mark.parametrize("key", [None, "sym"])
+def test_stages_go_through_a_session_of_the_driver(spark: SparkSession, tmp_path: Path, key: str | None) -> None:
+    table = distinct(ticks(np.random.default_rng(9), 300))
+
+    def query(x: tl.Stream) -> tl.Stream:
+        keyed = x.key_by("sym") if key is None else x
+        return keyed["price"].window(tl.tumbling("2s")).mean().unkey()["price"].window("9s").sum()
+
+    def write(results: DataFrame, batch: int) -> None:
+        results.write.mode("overwrite").parquet(str(tmp_path / "out" / f"batch={batch}"))
+
+    frame = arriving(spark, tmp_path / "in", table.slice(0, 150), 2)
+    for more in (table.slice(150), None):
+        # Each time a new function goes on with the session that was kept.
+        run = ts.each_batch(query, write, state=str(tmp_path / "session"), time="ts", key=key, lateness="1s")
+        writer = frame.writeStream.foreachBatch(run).option("checkpointLocation", str(tmp_path / "offsets"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+        assert run.late == 0
+        if more is not None:
+            pq.write_table(more, tmp_path / "in" / "more.parquet")
+    found = spark.read.parquet(str(tmp_path / "out")).drop("batch").toArrow()
+    expected = local(query, {"stream": table}, key=key)
+    assert len(expected) > len(found) > 20
+    same(in_order(found), expected.slice(0, len(found)))
 
 
 @pytest.mark.parametrize("late", ["adjust", "raise"])

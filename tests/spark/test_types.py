@@ -65,6 +65,81 @@ def test_times_and_keys_may_be_fields_of_records(spark: SparkSession, how: dict[
     assert [row.best for row in found.orderBy("row.at").collect()] == expected.column("best").to_pylist()
 
 
+def written(spark: SparkSession, directory: Path) -> str:
+    """Give files with the rows of :func:`quoted`."""
+    table = spark.createDataFrame(quoted(spark), NESTED).toArrow()
+    for number in range(2):
+        pq.write_table(table.slice(6 * number, 6), directory / f"{number}.parquet", row_group_size=2)
+    return str(directory)
+
+
+@pytest.mark.parametrize("how", [{"slices": 3}, {"key": "k", "partitions": 2}, {"key": "k", "slices": 2}])
+def test_records_of_files_go_both_ways(spark: SparkSession, tmp_path: Path, how: dict[str, object]) -> None:
+    scan = ts.scan_parquet(spark, written(spark, tmp_path), time="at")
+    assert scan.schema().names == ["at", "k", "quote.bid", "quote.size", "quote.venue.name", "quote.venue.since"]
+    found = ts.run(lambda x: x, scan, **how)
+    assert found.schema.simpleString() == spark.createDataFrame([], NESTED).schema.simpleString()
+    assert found.orderBy("at").collect() == quoted(spark)
+    best: Query = lambda x: x.with_columns(best=x["quote.bid"]["-3s":].max())  # noqa: E731
+    expected = ts.run(best, spark.createDataFrame(quoted(spark), NESTED), time="at", **how)
+    assert ts.run(best, scan, **how).orderBy("at").collect() == expected.orderBy("at").collect()
+
+
+def test_some_fields_of_records_of_files(spark: SparkSession, tmp_path: Path) -> None:
+    path = written(spark, tmp_path)
+    names = {"quote.size": ["at", "quote.size"], "quote.venue": ["at", "quote.venue.name", "quote.venue.since"]}
+    for column, expected in names.items():
+        scan = ts.scan_parquet(spark, path, columns=[column], time="at")
+        assert scan.schema().names == expected
+        assert ts.run(lambda x: x, scan, slices=2).columns == expected
+    whole = ts.scan_parquet(spark, path, columns=["quote", "quote.bid"], time="at")
+    assert ts.run(lambda x: x, whole, slices=2).columns == ["at", "quote"]
+    some = ts.run(lambda x: x.select("quote.size"), whole, slices=2)
+    assert some.columns == ["at", "quote.size"]
+    assert [row[1] for row in some.collect()] == list(range(12))
+    with pytest.raises(
+        tl.SchemaError, match=r"no column `quote\.ask`; it has at, k, quote\.bid, quote\.size, quote\.venue"
+    ):
+        ts.scan_parquet(spark, path, columns=["quote.ask"], time="at")
+
+
+@pytest.mark.parametrize("how", [{"slices": 3}, {"key": "row.k", "partitions": 2}])
+def test_records_of_files_may_be_null_and_have_times_and_keys(
+    spark: SparkSession, tmp_path: Path, how: dict[str, object]
+) -> None:
+    table = spark.createDataFrame(quoted(spark), NESTED).toArrow()
+    quotes = table.column("quote").combine_chunks()
+    # Where a quote is null its fields have values below.
+    hidden = pa.StructArray.from_arrays(
+        quotes.flatten(), fields=list(quotes.type), mask=pa.array([i % 3 == 0 for i in range(12)])
+    )
+    row = pa.StructArray.from_arrays(
+        [table.column(name).combine_chunks() for name in ("at", "k")] + [hidden], ["at", "k", "quote"]
+    )
+    pq.write_table(pa.table({"row": row}), tmp_path / "rows.parquet", row_group_size=5)
+    scan = ts.scan_parquet(spark, str(tmp_path), time="row.at")
+    query: Query = lambda x: x.with_columns(n=x["row.quote.bid"]["-4s":].len())  # noqa: E731
+    found = ts.run(query, scan, **how)
+    assert found.columns == ["row", "n"]
+    expected = ts.run(query, spark.createDataFrame(pa.table({"row": row})), time="row.at", **how)
+    rows = found.orderBy("row.at").collect()
+    assert rows == expected.orderBy("row.at").collect()
+    assert [r.row.quote.bid for r in rows] == [None if i % 3 == 0 else i / 4 for i in range(12)]
+
+
+def test_fields_of_records_that_are_named_as_columns_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    pair = pa.StructArray.from_arrays([pa.array([1.0, 2.0])], ["bid"])
+    table = pa.table({"t": [1, 2], "quote": pair, "quote.bid": [3.0, 4.0], "x": [5.0, 6.0]})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    with pytest.raises(tl.SchemaError, match=r"two columns of .*rows\.parquet are named `quote\.bid`") as caught:
+        ts.scan_parquet(spark, str(tmp_path), time="t")
+    assert caught.value.column == "quote.bid"
+    scan = ts.scan_parquet(spark, str(tmp_path), columns=["x"], time="t")
+    assert [row.x for row in ts.run(lambda x: x, scan, slices=1).collect()] == [5.0, 6.0]
+    with pytest.raises(tl.SchemaError, match=r"two columns of the data frame are named `quote\.bid`"):
+        ts.run(lambda x: x["x"], spark.createDataFrame(table), time="t", slices=1)
+
+
 def test_records_of_a_query_are_structs(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(1, 2.0), (2, 3.0)], "t bigint, x double")
     found = ts.run(lambda s: s.with_columns(both=tl.struct(a=s["x"], b=s["x"] * 2)), frame, time="t", slices=2)
@@ -193,7 +268,7 @@ def test_columns_that_no_stream_can_have_are_named(spark: SparkSession, value: s
 @pytest.mark.parametrize(
     "values",
     [
-        pa.array([[1], [2], []]), pa.array([{"a": 1}] * 3), pa.array([b"x"] * 3), pa.array([1, 2, 3], pa.date32()),
+        pa.array([[1], [2], []]), pa.array([[{"a": 1}]] * 3), pa.array([b"x"] * 3), pa.array([1, 2, 3], pa.date32()),
         pa.array([1, 2, 3]).cast(pa.decimal128(20, 1)), pa.array([1, 2, 3], pa.time64("us")),
     ],
 )  # fmt: skip

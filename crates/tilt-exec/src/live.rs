@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use arrow_array::ArrayRef;
 use tilt_data::SnapshotBuffer;
-use tilt_ir::{OPEN, Span};
+use tilt_ir::{Lineage, OPEN, Span};
 
 use crate::{
     error::Error,
@@ -25,6 +25,7 @@ use crate::{
         going::Going,
         limits::{Kind, Limits, MindsEnd},
         lines::Lines,
+        open_sessions::OpenSessions,
         state::LiveState,
     },
     query::{Backend, Compiled, RunOptions},
@@ -42,6 +43,7 @@ mod going;
 mod held;
 pub(crate) mod limits;
 mod lines;
+mod open_sessions;
 pub(crate) mod state;
 
 /// So many rows of a push go on to the steps at once, while they are in a cache.
@@ -71,6 +73,8 @@ pub struct Live {
     end: Option<i64>,
     /// How output is computed.
     going: Going,
+    /// How long sessions are that have not ended, if that is all that results look back to without a bound.
+    sessions: Option<OpenSessions>,
     /// Where rows of all keys may stay grouped.
     pub(crate) lines: Option<Lines>,
     /// Output without events, with the columns that output has.
@@ -128,7 +132,9 @@ impl Compiled {
     /// None today: what cannot be told early is told by [`Live::finish`].
     pub fn live(&self, options: &RunOptions) -> Result<Live, Error> {
         let (program, lineage) = (&self.inner.program, &self.inner.lineage);
-        let obstacles = limits::obstacles(program, lineage);
+        let sessions = OpenSessions::of(self);
+        let past = sessions.as_ref().map_or(lineage, OpenSessions::past);
+        let obstacles = limits::obstacles(program, lineage, past);
         let why = |kind: Kind| {
             let of_kind = obstacles.iter().find(|obstacle| obstacle.kind == kind);
             of_kind.map(|obstacle| obstacle.why.clone())
@@ -160,6 +166,7 @@ impl Compiled {
             lasts: i64::MIN,
             end: None,
             going: Going::Unknown,
+            sessions,
             lines: Lines::of(program, options),
             none: None,
         };
@@ -540,7 +547,14 @@ impl Live {
         for input in &mut self.inputs {
             input.forget(end)?;
         }
+        self.forget_ended_sessions()?;
         Ok(output)
+    }
+
+    /// How far back results look, as far as that has a bound.
+    pub(crate) fn past(&self) -> &Lineage {
+        let sessions = self.sessions.as_ref();
+        sessions.map_or(&self.query.inner.lineage, OpenSessions::past)
     }
 
     /// The output that ends in `wanted`, which is in the part `(until, end]`, from what is held.

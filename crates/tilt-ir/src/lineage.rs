@@ -96,11 +96,22 @@ pub struct Lineage {
 impl Lineage {
     /// Resolves the boundaries of a verified program.
     pub fn new(program: &Program) -> Self {
-        let timelines = Timelines::new(program);
+        Self::with_sessions(program, None)
+    }
+
+    /// The same of data whose sessions last `longest` ticks at most, which is positive: how far back those matter that depend on no session
+    /// which is longer.
+    pub fn if_sessions_last(program: &Program, longest: i64) -> Self {
+        Self::with_sessions(program, Some(longest))
+    }
+
+    fn with_sessions(program: &Program, longest_session: Option<i64>) -> Self {
+        let timelines = Timelines::with_sessions(program, longest_session);
         let mut resolver = Resolver {
             totality: Totality::new(program, &timelines),
             timelines,
             program,
+            longest_session,
             at_end: Vec::new(),
             inside: Vec::new(),
         };
@@ -293,6 +304,7 @@ struct Resolver<'a> {
     program: &'a Program,
     timelines: Timelines,
     totality: Totality,
+    longest_session: Option<i64>,
     at_end: Vec<Extents>,
     inside: Vec<Extents>,
 }
@@ -370,9 +382,10 @@ impl Resolver<'_> {
         match clock {
             Clock::Every { .. } | Clock::Calendar(_) => {}
             Clock::Sessions { stream, gap, .. } => {
-                // Where a session begins depends on all events before it; that it ends, on the gap after it.
+                // Where a session begins depends on all events before it, unless it is known how long it is; that it ends, on the gap after it.
                 let inside = &self.inside[stream.index()];
-                add_all(into, each(inside, |e| e.moved(None, Some(*gap))));
+                let lo = self.longest_session.map(i64::saturating_neg);
+                add_all(into, each(inside, |e| e.moved(lo, Some(*gap))));
             }
             Clock::At(stream) => {
                 let extents = match aligned {

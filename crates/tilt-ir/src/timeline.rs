@@ -40,6 +40,8 @@ impl Timeline {
 pub struct Timelines {
     of: Vec<Timeline>,
     facts: HashMap<Timeline, Facts>,
+    /// How long sessions last at most, if that is known.
+    longest_session: Option<i64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -51,9 +53,15 @@ struct Facts {
 impl Timelines {
     /// Derives the timelines. Ids must be in range and streams in order of definition.
     pub fn new(program: &Program) -> Self {
+        Self::with_sessions(program, None)
+    }
+
+    /// The same of data whose sessions last so many ticks at most.
+    pub(crate) fn with_sessions(program: &Program, longest_session: Option<i64>) -> Self {
         let mut this = Self {
             of: Vec::with_capacity(program.streams.len()),
             facts: HashMap::default(),
+            longest_session,
         };
         for (id, stream) in program.streams.iter() {
             let timeline = match stream {
@@ -152,7 +160,10 @@ impl Timelines {
                     let points = self.stretch(source) == Some(0);
                     Facts {
                         bag: self.is_bag(source) && max.is_some() && !points,
-                        stretch: longest.map(|(max, stretch)| stretch.max(max - 1)),
+                        stretch: match self.longest_session {
+                            Some(longest) => Some(longest - 1),
+                            None => longest.map(|(max, stretch)| stretch.max(max - 1)),
+                        },
                     }
                 }
                 Clock::At(_) | Clock::Every { .. } => {

@@ -10,14 +10,13 @@ import pyarrow as pa
 
 from tilt.errors import CheckpointError
 from tilt.live.options import each
-from tilt.spark.inputs import bound as bound_to
 from tilt.spark.inputs import records
 from tilt.spark.options import events_of
-from tilt.spark.plan import Bound
 from tilt.spark.records import named, nested
 from tilt.spark.schemas import spark_schema
 from tilt.spark.shards import STATE, ShardTask, blob, shard_task
-from tilt.spark.streaming import POLICIES, in_stages
+from tilt.spark.staged import bound_to_streams
+from tilt.spark.streaming import POLICIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -80,9 +79,9 @@ class Batches:
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Run a batch."""
-        stream, inputs = bound_to(self.query, batch, self.events, in_stages)
+        whole = bound_to_streams(self.query, batch, self.events)
+        inputs = whole.inputs
         (name,) = inputs
-        whole = Bound(stream, inputs)
         if self.task is None:
             lateness = each("lateness", self.lateness, inputs, 0)
             self.task = shard_task(whole, lateness, self.policy, ())

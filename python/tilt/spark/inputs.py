@@ -46,6 +46,12 @@ def bound(query: object, data: object, events: Mapping[str, Any], stage: Stage) 
     """
     if isinstance(query, Stream):
         return _of_stream(query, data, events)
+    stream, known = called(query, data, events)
+    return stream, {name: input_of(name, source, known, stage) for name, source in stream._sources.items()}
+
+
+def called(query: object, data: object, events: Mapping[str, Any]) -> tuple[Stream, list[tuple[Deferred, Input]]]:
+    """Give what a function of streams makes of those that have the columns of data frames, and both of these."""
     if not callable(query):
         message = f"a query is a Stream or a function of streams, not {type(query).__name__}"
         raise TypeError(message)
@@ -66,7 +72,7 @@ def bound(query: object, data: object, events: Mapping[str, Any], stage: Stage) 
     if not isinstance(stream, Stream):
         message = f"a query gives a Stream, not {type(stream).__name__}"
         raise TypeError(message)
-    return stream, {name: _found(name, source, known, stage) for name, source in stream._sources.items()}
+    return stream, known
 
 
 def _refuse_others(query: Callable[..., object], given: Mapping[str, object]) -> None:
@@ -171,20 +177,20 @@ def _stream(name: str, columns: Deferred, given: Input) -> Stream:
         raise SchemaError(message, column=error.column) from None
 
 
-def _found(name: str, source: Source, known: Sequence[tuple[Deferred, Input]], stage: Stage) -> Input:
+def input_of(name: str, source: Source, known: Sequence[tuple[Deferred, Input]], stage: Stage) -> Input:
     """Give what a source stands for as a data frame."""
     if isinstance(source, Deferred):
         for columns, given in known:
             if source.columns is columns.columns:
                 return replace(given, events=source.events)  # type: ignore[type-var]
     if isinstance(source, Looked):
-        inner = _found(name, source.source, known, stage)
+        inner = input_of(name, source.source, known, stage)
         if not isinstance(inner, FrameSource):
             message = f"input `{name}` looks up a table, which Parquet files are not read for; use spark.read.parquet"
             raise QueryError(message)
         return replace(inner, frame=_looked(inner.frame, source), events=source.events)
     if isinstance(source, Staged):
-        inputs = {inner: _found(inner, below, known, stage) for inner, below in source.stream._sources.items()}
+        inputs = {inner: input_of(inner, below, known, stage) for inner, below in source.stream._sources.items()}
         result = stage(source.stream, inputs)
         names = [*source._times, *result.columns[len(source._times) :]]
         # A result is ordered by time and key; partitions of it are not.
@@ -195,10 +201,9 @@ def _found(name: str, source: Source, known: Sequence[tuple[Deferred, Input]], s
 
 
 def records(inputs: Mapping[str, Input]) -> dict[str, StructType]:
-    """Give the columns of data frames that were structs."""
-    return {
-        name: dtype for source in inputs.values() if isinstance(source, FrameSource) for name, dtype in source.records
-    }
+    """Give the columns of inputs that were structs."""
+    known = (source for source in inputs.values() if isinstance(source, (FrameSource, ParquetSource)))
+    return {name: dtype for source in known for name, dtype in source.records}
 
 
 def _looked(frame: DataFrame, looked: Looked) -> DataFrame:

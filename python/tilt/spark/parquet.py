@@ -25,6 +25,7 @@ from tilt.spark.boot import shipped
 from tilt.spark.cuts import Ends, Slices
 from tilt.spark.further import cut_further
 from tilt.spark.options import columns_of, events_of
+from tilt.spark.records import fields_of, plain_rows, plain_schema, records_of
 from tilt.spark.schemas import spark_schema
 from tilt.spark.survey import CutInput, cut_input
 from tilt.spark.task import QueryTask, TaskInput, as_integers, between, in_order
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from tilt.spark.packing import Numbers
     from tilt.spark.plan import Bound
@@ -98,9 +100,11 @@ class ParquetSource:
     columns: pa.Schema
     events: Events
     ties: tuple[str, ...] = ()
+    records: tuple[tuple[str, StructType], ...] = ()
+    """The columns that are structs in the files, whose fields are columns here."""
 
     def schema(self) -> pa.Schema:
-        """Give the columns of the files."""
+        """Give the columns of the files, and of their structs the fields."""
         return self.columns
 
 
@@ -124,7 +128,7 @@ def scan_parquet(
         A file, a directory, or several: names, or URIs that Arrow's file systems know (``s3://``, ``gs://``, ``hdfs://``).
     columns
         Only these columns, and those of times and the key: files may differ in others, or have some that no stream can
-        have.
+        have. A struct stands for all of its fields, which can be named one by one as well: ``struct.field``.
     **events
         ``time``, ``key``, ``valid``, ``unit``, ``tz``, ``period``, ``overlap`` and ``closed``, as for
         :func:`tilt.stream` and :meth:`tilt.Stream.key_by`.
@@ -144,13 +148,14 @@ def scan_parquet(
     kept = columns_of(columns, (*_times(told), *([] if told.key is None else [told.key])))
     groups: list[RowGroup] = []
     known = None
+    records: tuple[tuple[str, StructType], ...] = ()
     paths = [path] if isinstance(path, (str, PathLike)) else path
     names = list(_files([fspath(one) for one in paths]))
     with ThreadPoolExecutor(_AT_A_TIME) as readers:
         scanned = list(readers.map(partial(_scanned, events=told, columns=kept), names))
-    for footer, schema, found in scanned:
+    for footer, schema, structs, found in scanned:
         if known is None:
-            known = schema
+            known, records = schema, structs
         elif not schema.equals(known):
             mine, first = ([f"{field.name}: {field.type}" for field in one] for one in (schema, known))
             message = (
@@ -167,7 +172,7 @@ def scan_parquet(
     for group in groups:
         begins[group.file.path] = min(begins.get(group.file.path, group.first), group.first)
     groups.sort(key=lambda group: (begins[group.file.path], group.file.path, group.number))
-    return ParquetSource(session, tuple(groups), known, told)
+    return ParquetSource(session, tuple(groups), known, told, records=records)
 
 
 @dataclass(frozen=True)
@@ -449,7 +454,7 @@ def read_groups(given: TaskInput, file: Footer, numbers: Sequence[int]) -> list[
         with _opened(file.path) as handle:
             size = handle.size()
             whole = pq.ParquetFile(handle)
-            schema = whole.schema_arrow
+            schema = plain_schema(whole.schema_arrow)
             for column in given.schema:
                 if column.name not in schema.names or schema.field(column.name).type != column.type:
                     was = f"when the query was planned: {column.type}"
@@ -462,7 +467,8 @@ def read_groups(given: TaskInput, file: Footer, numbers: Sequence[int]) -> list[
                     what = "it has as many rows and bytes as it had, but other times or row groups"
                 message = f"{file.path} was written again after the query was planned: {what}; scan the files again"
                 raise FileError(message)
-            return [whole.read_row_group(number, names, use_threads=False).select(names) for number in numbers]
+            read = (whole.read_row_group(number, names, use_threads=False) for number in numbers)
+            return [plain_rows(rows).select(names) for rows in read]
     except MemoryError:
         # Arrow's is one of its own errors, too, but the file is not to blame.
         raise
@@ -483,7 +489,9 @@ def _times(events: Events) -> tuple[str, ...]:
     return (events.times,) if isinstance(events.times, str) else events.times
 
 
-def _scanned(path: str, events: Events, columns: Sequence[str] | None) -> tuple[Footer, pa.Schema, list[RowGroup]]:
+def _scanned(
+    path: str, events: Events, columns: Sequence[str] | None
+) -> tuple[Footer, pa.Schema, tuple[tuple[str, StructType], ...], list[RowGroup]]:
     """Read a footer, and keep what is needed of it: that of a file with many columns is large."""
     with _opened(path) as file:
         try:
@@ -491,14 +499,23 @@ def _scanned(path: str, events: Events, columns: Sequence[str] | None) -> tuple[
         except pa.ArrowInvalid as error:
             message = f"{path} is no Parquet file ({next(iter(str(error).splitlines()), '')}); leave it out"
             raise FileError(message) from None
-        schema, metadata = whole.schema_arrow.remove_metadata(), whole.metadata
+        given, metadata = whole.schema_arrow.remove_metadata(), whole.metadata
         footer = Footer.of(path, file.size(), metadata, _times(events))
-    groups = [*_groups(footer, metadata, schema, events)]
+    schema = plain_schema(given)
+    below = fields_of(given)
     for column in columns or ():
-        if column not in schema.names:
+        if column not in below:
             message = f"{path} has no column `{column}`; it has {', '.join(schema.names)}"
             raise SchemaError(message, column=column)
-    return footer, schema if columns is None else pa.schema([schema.field(column) for column in columns]), groups
+    kept = schema.names if columns is None else list(dict.fromkeys(leaf for name in columns for leaf in below[name]))
+    for column in kept:
+        if schema.names.count(column) > 1:
+            message = f"two columns of {path} are named `{column}`; rename one, or name others: columns=[...]"
+            raise SchemaError(message, column=column)
+    groups = [*_groups(footer, metadata, schema, events)]
+    if columns is not None:
+        schema = pa.schema([schema.field(column) for column in kept])
+    return footer, schema, records_of(given), groups
 
 
 def _edges(statistics: Any) -> tuple[Any, Any] | None:  # noqa: ANN401

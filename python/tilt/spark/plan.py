@@ -83,6 +83,16 @@ class Bound:
         """The program after all passes, whose inputs have the columns that are read and no other."""
         return Program.parse(self.stream._query().explain("optimized"))
 
+    @property
+    def texts(self) -> str:
+        """What is run, as text."""
+        return str(self.program)
+
+    @property
+    def stages(self) -> bytes | None:
+        """The query as sessions of streams take it, if it is computed in stages."""
+        return None
+
     @cached_property
     def key(self) -> bool:
         """Whether the query runs for each value of a key."""
@@ -159,12 +169,10 @@ class Bound:
         """Give the columns of an input that the query reads, those of times first."""
         events = self.inputs[name].events
         times = [events.times] if isinstance(events.times, str) else [*events.times]
-        pattern = rf"input ~(?:{re.escape(name)}|`{re.escape(name.replace('`', '``'))}`): {{(.*)}} "
-        declared = re.search(pattern, str(self.program))
-        if declared is None:
+        names = declared(self.program, name)
+        if names is None:
             # Nothing reads it, yet its rows may decide which keys there are.
             return list(dict.fromkeys([*times, *([] if events.key is None else [events.key])]))
-        names = _names(declared[1])
         return list(dict.fromkeys([*times, *names, *self.inputs[name].ties]))
 
     def scale(self, name: str) -> int:
@@ -214,15 +222,13 @@ class Bound:
 
     def functions(self) -> dict[str, object]:
         """Give the functions of Python that the query calls; native ones are known by name in executors."""
-        names = [found[1] for found in _EXTERN.finditer(str(self.program))]
+        names = [found[1] for found in _EXTERN.finditer(self.texts)]
         return {name: FUNCTIONS[name] for name in names if not isinstance(FUNCTIONS.get(name), _native.Pointer)}
 
     def task(self, imports: tuple[str, ...]) -> QueryTask:
         """Give what executors run."""
         unnamed = [
-            found[1]
-            for found in _EXTERN.finditer(str(self.program))
-            if isinstance(FUNCTIONS.get(found[1]), _native.Pointer)
+            found[1] for found in _EXTERN.finditer(self.texts) if isinstance(FUNCTIONS.get(found[1]), _native.Pointer)
         ]
         if unnamed and not imports:
             message = (
@@ -247,6 +253,13 @@ def _column(number: int | None, dtype: pa.DataType) -> pa.Array:
     """Give a number as a time, or a missing value."""
     width = pa.int32() if pa.types.is_date32(dtype) else pa.int64()
     return pa.nulls(1, dtype) if number is None else pa.array([number], width).cast(dtype)
+
+
+def declared(program: Program, name: str) -> list[str] | None:
+    """Give the columns that a program declares of an input, if it has that."""
+    pattern = rf"input ~(?:{re.escape(name)}|`{re.escape(name.replace('`', '``'))}`): {{(.*)}} "
+    found = re.search(pattern, str(program))
+    return None if found is None else _names(found[1])
 
 
 def _names(fields: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from tilt.spark.plan import Bound
     from tilt.spark.task import QueryTask
+    from tilt.streams import Stream
 
 SHARD = "shard"
 PACKED = pa.schema(
@@ -90,6 +92,8 @@ class ShardTask:
     late: str
     numbers: tuple[int, ...] = (0,)
     """What stands for each shard in the column :data:`SHARD`."""
+    stages: bytes | None = None
+    """The query itself if it is computed in stages; :attr:`query` has the texts of all of them then."""
 
     def push(
         self, state: tuple[bytes, int] | None, packed: Sequence[tuple[int, int, bytes]], watermark: int, shard: int = 0
@@ -153,18 +157,24 @@ class ShardTask:
 
     def _session(self, state: tuple[bytes, int] | None) -> tuple[Session, int]:
         self.query.prepare()
-        query = compiled(self.query.text)
+        query = self._compiled()
         if state is not None:
             skipped = len(_MARK + FORMAT) if state[0].startswith(_MARK) else 0
             return Session.restore(query, state[0][skipped:], threads=1), state[1]
+        options: dict[str, Any] = {"late": self.late}
+        if self.stages is None:
+            # Those of stages know it themselves.
+            options["time"] = {one.name: one.events.times for one in self.query.inputs}
         session = query.session(
-            time={one.name: one.events.times for one in self.query.inputs},
+            **options,
             lateness=dict(self.lateness),
-            late=self.late,
             layout=self.query.layout,
             threads=1,
         )
         return session, -(1 << 62)
+
+    def _compiled(self) -> Query | Stream:
+        return compiled(self.query.text) if self.stages is None else unpickled(self.stages)
 
     def _last(self, at: int, table: pa.Table) -> list[int]:
         """Give the last end of rows, in ticks."""
@@ -173,7 +183,8 @@ class ShardTask:
         return [int(as_integers(ends).max()) * self.scales[at]] if len(ends) else []
 
     def _ticks(self, milliseconds: int) -> int:
-        times, parts = _MILLISECOND[compiled(self.query.text).program.unit]
+        query = self._compiled()
+        times, parts = _MILLISECOND[query.program.unit if isinstance(query, Query) else query._handle.unit]
         return milliseconds * times // parts
 
     def _results(self, table: pa.Table) -> list[pa.RecordBatch]:
@@ -187,7 +198,7 @@ def shard_task(
 ) -> ShardTask:
     """Give the task of a query."""
     scales = tuple(bound.scale(name) for name in bound.inputs)
-    return ShardTask(bound.task(imports), scales, dict(lateness), late, numbers)
+    return ShardTask(bound.task(imports), scales, dict(lateness), late, numbers, bound.stages)
 
 
 @dataclass(frozen=True)
@@ -224,6 +235,12 @@ class RestTask:
 def compiled(text: str) -> Query:
     """Give a query, compiled once in a worker."""
     return Query(text)
+
+
+@lru_cache(maxsize=16)
+def unpickled(stages: bytes) -> Stream:
+    """Give a query in stages: only when what it calls is registered."""
+    return pickle.loads(stages)  # type: ignore[no-any-return]  # noqa: S301
 
 
 def blob(batches: Sequence[pa.RecordBatch]) -> bytes:

@@ -33,13 +33,12 @@ class FrameSource:
     @classmethod
     def of(cls, frame: DataFrame, events: Events) -> FrameSource:
         """Name a data frame, and make columns of the fields of its structs."""
-        twice = next((name for name, count in Counter(frame.columns).items() if count > 1), None)
-        if twice is not None:
-            message = f"two columns of the data frame are named `{twice}`; rename one, or drop it"
-            raise SchemaError(message, column=twice)
+        _refuse_twice(frame)
         records = [(field.name, field.dataType) for field in frame.schema.fields]
         found = tuple((name, dtype) for name, dtype in records if isinstance(dtype, StructType))
-        return cls(flattened(frame), events, records=found)
+        flat = flattened(frame)
+        _refuse_twice(flat)
+        return cls(flat, events, records=found)
 
     @property
     def session(self) -> SparkSession:
@@ -50,6 +49,14 @@ class FrameSource:
         """Give the columns as Arrow has them."""
         zone = str(self.session.conf.get("spark.sql.session.timeZone"))
         return arrow_schema(self.frame.schema, zone)
+
+
+def _refuse_twice(frame: DataFrame) -> None:
+    """Refuse two columns of one name, of which one may be a field of a struct."""
+    twice = next((name for name, count in Counter(frame.columns).items() if count > 1), None)
+    if twice is not None:
+        message = f"two columns of the data frame are named `{twice}`; rename one, or drop it"
+        raise SchemaError(message, column=twice)
 
 
 def source(frame: DataFrame, **events: Any) -> FrameSource:  # noqa: ANN401

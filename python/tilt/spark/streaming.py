@@ -19,23 +19,22 @@ from tilt.errors import QueryError
 from tilt.live.options import each
 from tilt.spark.boot import shipped, stateful
 from tilt.spark.frames import key_hash, mapped, merged, preimages
-from tilt.spark.inputs import bound as bound_to
 from tilt.spark.inputs import records
 from tilt.spark.options import events_of, modules_of, number_of
 from tilt.spark.parquet import ParquetSource
-from tilt.spark.plan import NANOSECONDS, Bound
+from tilt.spark.plan import NANOSECONDS
 from tilt.spark.records import named, nested
 from tilt.spark.schemas import spark_schema
 from tilt.spark.shards import LATE_ROWS, PACKED, SHARD, STATE, TAKEN, PackTask, RestTask, UnpackTask, shard_task
+from tilt.spark.staged import bound_to_streams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from tilt.spark.plan import Input
+    from tilt.spark.plan import Bound
     from tilt.spark.shards import ShardTask
-    from tilt.streams import Stream
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -73,7 +72,8 @@ def run_stream(query: object, data: object, *, lateness: object, **options: Any)
     Raises
     ------
     QueryError
-        If the query has no result before the end, or is computed in stages; if the session has no state store for it.
+        If the query has no result before the end, or has a key and is computed in stages; if the session has no state
+        store for it.
 
     >>> import tilt.spark as ts
     >>> stream = ts.run_stream(signal, frame, time="ts", key="symbol", lateness="10s")  # doctest: +SKIP
@@ -109,17 +109,10 @@ def keeps_in_rocksdb(session: SparkSession) -> bool:
     return "RocksDB" in str(session.conf.get(PROVIDER, None))
 
 
-def in_stages(stream: Stream, inputs: Mapping[str, Input]) -> DataFrame:
-    """Refuse a query whose input is the result of another one."""
-    del stream, inputs
-    message = "the query is computed in stages; give the result of one run_stream to another"
-    raise QueryError(message)
-
-
 def _planned(query: object, data: object, options: Mapping[str, Any]) -> Streamed:
     events = events_of("run_stream", options, _OPTIONS)
-    stream, inputs = bound_to(query, data, events, in_stages)
-    whole = Bound(stream, inputs, options.get("layout"))
+    whole = bound_to_streams(query, data, events, options.get("layout"), by_key=True)
+    inputs = whole.inputs
     late = options.get("late", "drop")
     if late not in POLICIES:
         message = f"late rows are treated by one of {', '.join(POLICIES)}, not {late!r}"

@@ -534,8 +534,13 @@ impl Arriving {
 
     /// Rows that nothing after `until` depends on are dropped.
     pub(crate) fn forget(&mut self, until: i64) -> Result<(), Error> {
+        self.forget_beyond(until, self.lookback)
+    }
+
+    /// The same of rows that are further back than what follows `until` looks.
+    pub(super) fn forget_beyond(&mut self, until: i64, lookback: Reach) -> Result<(), Error> {
         let from = until.saturating_sub(self.slack);
-        let forgotten = self.held.forget(from, self.lookback);
+        let forgotten = self.held.forget(from, lookback);
         if forgotten.map_err(|error| self.broken(error))? {
             // Rows before the last ones have other numbers.
             self.by_key = None;

@@ -300,7 +300,9 @@ pub(crate) struct Obstacle {
     pub(crate) why: String,
 }
 
-pub(crate) fn obstacles(program: &Program, lineage: &Lineage) -> Vec<Obstacle> {
+/// `past` is the lineage that tells how far results look back: of a run that knows how long sessions are, that of such data.
+pub(crate) fn obstacles(program: &Program, lineage: &Lineage, past: &Lineage) -> Vec<Obstacle> {
+    let knows_sessions = !std::ptr::eq(lineage, past);
     let mut found = Vec::new();
     let mut meets = |kind: Kind, stream: StreamId, why: String| {
         found.push(Obstacle { kind, stream, why });
@@ -309,8 +311,9 @@ pub(crate) fn obstacles(program: &Program, lineage: &Lineage) -> Vec<Obstacle> {
         let Some(input) = program.streams[id].as_input() else {
             continue;
         };
+        let lookback = past.halo(id).map_or(halo.lookback, |halo| halo.lookback);
         for (reach, side, kind) in [
-            (halo.lookback, "past", Kind::Holds),
+            (lookback, "past", Kind::Holds),
             (halo.lookahead, "future", Kind::Waits),
         ] {
             match reach {
@@ -343,7 +346,7 @@ pub(crate) fn obstacles(program: &Program, lineage: &Lineage) -> Vec<Obstacle> {
             of_events |=
                 matches!(expr, Expr::Reduce { window, .. } if window.bounds == Bounds::Event);
         });
-        if of_events {
+        if of_events && !(knows_sessions && are_sessions(program, id)) {
             let why = "its windows are as long as events, which may have started at any time";
             meets(Kind::Holds, id, why.to_owned());
         }
@@ -356,9 +359,23 @@ pub(crate) fn obstacles(program: &Program, lineage: &Lineage) -> Vec<Obstacle> {
     found
 }
 
+/// Whether the events of a stream are sessions.
+fn are_sessions(program: &Program, id: StreamId) -> bool {
+    match program.streams[id].as_temporal().map(|t| &t.clock) {
+        Some(Clock::At(stream)) => are_sessions(program, *stream),
+        Some(Clock::Sessions { .. }) => true,
+        _ => false,
+    }
+}
+
 /// Fails if a run over chunks would have to hold all input, though it may carry what it looks back to, or tell nothing before all has come.
-pub(crate) fn check(program: &Program, lineage: &Lineage, carries: bool) -> Result<(), Error> {
-    let mut obstacles = obstacles(program, lineage).into_iter();
+pub(crate) fn check(
+    program: &Program,
+    lineage: &Lineage,
+    past: &Lineage,
+    carries: bool,
+) -> Result<(), Error> {
+    let mut obstacles = obstacles(program, lineage, past).into_iter();
     let stands = |obstacle: &Obstacle| obstacle.kind != Kind::Holds || !carries;
     match obstacles.find(stands) {
         None => Ok(()),

@@ -293,8 +293,9 @@ impl Engine {
                     Agg::Quantile { q, method } => (q.get(), method),
                     _ => (0.5, QuantileMethod::Midpoint),
                 };
+                let len = order.len();
                 let nth = |n| double_of(order.nth(n));
-                Found::double(formula::quantile(order.len(), q, method, nth))
+                Found::double(formula::quantile(len, q, method, nth))
             }
             Kept::Frequency(frequency) => match agg {
                 Agg::Mode => Found::at(frequency.mode()),

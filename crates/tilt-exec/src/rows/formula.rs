@@ -122,10 +122,10 @@ pub(crate) fn quantile(
     n: usize,
     q: f64,
     method: QuantileMethod,
-    nth: impl Fn(usize) -> f64,
+    mut nth: impl FnMut(usize) -> f64,
 ) -> f64 {
     let h = q * (n - 1) as f64;
-    let at = |h: f64| nth((h as usize).min(n - 1));
+    let mut at = |h: f64| nth((h as usize).min(n - 1));
     let lo = at(h.floor());
     if h == h.floor() {
         return lo;

@@ -94,8 +94,8 @@ impl Order {
     }
 
     /// The key with `n` keys before it in order, `n` below the length.
-    pub(crate) fn nth(&self, n: usize) -> i64 {
-        match &self.long {
+    pub(crate) fn nth(&mut self, n: usize) -> i64 {
+        match &mut self.long {
             Some(Long::Ranked(ranked)) => ranked.nth(n),
             Some(Long::Blocks(blocks)) => blocks.nth(n),
             None => self.sorted[n],
@@ -103,93 +103,109 @@ impl Order {
     }
 }
 
-/// How long a block may become.
-const BLOCK: usize = 1024;
+/// How long a block may become: a key moves half of one on average, and what is looked through first is a key of each block.
+const BLOCK: usize = 256;
 
 /// Sorted keys in blocks, none of them empty, so that few keys move when one is added.
 #[derive(Default, Debug)]
 struct Blocks {
     keys: Vec<Vec<i64>>,
-    /// How long each is.
-    lengths: Vec<u32>,
+    /// The last key of each.
+    lasts: Vec<i64>,
     len: usize,
+    /// The block that was asked for last, and how many keys are before it: the next is near.
+    near: usize,
+    before: usize,
 }
 
 impl Blocks {
     fn of(sorted: &[i64]) -> Self {
-        let blocks: Vec<Vec<i64>> = sorted.chunks(BLOCK / 2).map(<[i64]>::to_vec).collect();
+        let blocks = sorted.chunks(BLOCK / 2);
         Self {
-            lengths: blocks.iter().map(|block| block.len() as u32).collect(),
-            keys: blocks,
+            lasts: blocks.clone().map(|block| block[block.len() - 1]).collect(),
+            keys: blocks.map(room_for).collect(),
             len: sorted.len(),
+            near: 0,
+            before: 0,
         }
     }
 
     /// The first block whose last key is not below `key`, or the last of all.
     fn block_of(&self, key: i64) -> usize {
-        let below = |block: &Vec<i64>| block.last().is_some_and(|last| *last < key);
-        let at = self.keys.partition_point(below);
+        let at = self.lasts.partition_point(|last| *last < key);
         at.min(self.keys.len().saturating_sub(1))
     }
 
     fn insert(&mut self, key: i64) {
         self.len += 1;
         if self.keys.is_empty() {
-            self.keys.push(Vec::with_capacity(BLOCK));
-            self.lengths.push(0);
+            self.keys.push(room_for(&[key]));
+            self.lasts.push(key);
+            return;
         }
         let at = self.block_of(key);
         let block = &mut self.keys[at];
         block.insert(block.partition_point(|k| *k < key), key);
-        if block.len() >= BLOCK {
-            let rest = block.split_off(BLOCK / 2);
-            self.lengths.insert(at + 1, rest.len() as u32);
+        self.lasts[at] = self.lasts[at].max(key);
+        self.before += usize::from(at < self.near);
+        if block.len() == BLOCK {
+            let rest = room_for(&block[BLOCK / 2..]);
+            block.truncate(BLOCK / 2);
+            self.lasts.insert(at, block[BLOCK / 2 - 1]);
             self.keys.insert(at + 1, rest);
+            self.near += usize::from(at < self.near);
         }
-        self.lengths[at] = self.keys[at].len() as u32;
     }
 
     /// Takes out a key that is there.
     fn remove(&mut self, key: i64) {
+        self.len -= 1;
         let at = self.block_of(key);
         let block = &mut self.keys[at];
         let place = block.partition_point(|k| *k < key);
         debug_assert_eq!(block.get(place), Some(&key));
         block.remove(place);
-        self.len -= 1;
-        self.lengths[at] -= 1;
-        let next = self.lengths.get(at + 1).copied().unwrap_or(0);
-        let fits = (self.lengths[at] + next) as usize <= BLOCK / 4;
-        if self.lengths[at] == 0 || next > 0 && fits {
+        self.before -= usize::from(at < self.near);
+        if let Some(last) = block.last() {
+            self.lasts[at] = *last;
+        }
+        let length = block.len();
+        let next = self.keys.get(at + 1).map(Vec::len);
+        if length == 0 || next.is_some_and(|next| length + next <= BLOCK / 4) {
             let block = self.keys.remove(at);
-            self.lengths.remove(at);
-            if !block.is_empty() {
-                self.keys[at].splice(0..0, block);
-                self.lengths[at] = self.keys[at].len() as u32;
+            self.lasts.remove(at);
+            if let Some(next) = self.keys.get_mut(at) {
+                next.splice(0..0, block);
+            }
+            if at < self.near {
+                self.near -= 1;
+                // It has these keys now.
+                self.before -= if at == self.near { length } else { 0 };
             }
         }
     }
 
-    fn nth(&self, n: usize) -> i64 {
-        let mut rest = n;
-        // Sums of many lengths at once, then those of the one that goes too far.
-        let mut first = 0;
-        for lengths in self.lengths.chunks(FAN) {
-            let here = lengths.iter().sum::<u32>() as usize;
-            if rest < here {
-                break;
-            }
-            rest -= here;
-            first += lengths.len();
+    fn nth(&mut self, n: usize) -> i64 {
+        while n < self.before {
+            self.near -= 1;
+            self.before -= self.keys[self.near].len();
         }
-        for (length, block) in self.lengths[first..].iter().zip(&self.keys[first..]) {
-            if rest < *length as usize {
-                return block[rest];
+        loop {
+            let block = &self.keys[self.near];
+            if let Some(key) = block.get(n - self.before) {
+                return *key;
             }
-            rest -= *length as usize;
+            self.before += block.len();
+            self.near += 1;
         }
-        unreachable!("{n} of {} keys", self.len)
     }
+}
+
+/// A block of some keys.
+fn room_for(keys: &[i64]) -> Vec<i64> {
+    let mut block = Vec::with_capacity(BLOCK);
+    block.extend_from_slice(keys);
+    block
 }
 
 /// How many elements of a level one of the next counts.
@@ -322,6 +338,33 @@ mod tests {
         assert_eq!(order.len(), 0);
         order.push(0, keys[0], all);
         assert_eq!(order.nth(0), keys[0]);
+    }
+
+    /// Keys that drift leave blocks behind them, which become empty or join the next.
+    #[test]
+    fn windows_of_keys_that_drift_agree_with_sorting() {
+        for sign in [1, -1] {
+            let mut order = Order::new(true);
+            let key = |i: i64| sign * (i / 3 + (i * 7919) % 900);
+            let mut first = 0;
+            for i in 0..40_000 {
+                // Now and then many leave at once.
+                let most = if i % 9000 == 0 { 2300 } else { 3000 };
+                while order.len() >= most {
+                    order.pop(0, key(first));
+                    first += 1;
+                }
+                order.push(0, key(i), Vec::new);
+                if i % 97 == 0 {
+                    let mut sorted: Vec<i64> = (first..=i).map(key).collect();
+                    sorted.sort_unstable();
+                    let last = sorted.len() - 1;
+                    for n in [last / 2, 0, last, last / 3, last - last / 3] {
+                        assert_eq!(order.nth(n), sorted[n], "{n} of {} at {i}", sorted.len());
+                    }
+                }
+            }
+        }
     }
 
     #[test]
