@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import tilt as tl
-from queries import ONE, TWO, quotes, ticks
+from queries import KEYED, ONE, TWO, Query, quotes, ticks
 from test_cancelled import assert_nothing_written
 from test_run import by_time_and_key, local, same
 from tilt import spark as ts
@@ -31,9 +31,17 @@ from tilt.spark import boot
 def test_times_that_are_missing_are_an_error_and_not_dropped(spark: SparkSession) -> None:
     frame = spark.createDataFrame(ticks(np.random.default_rng(1), 50))
     broken = frame.withColumn("ts", F.when(F.col("size") > 50, F.col("ts")))
-    for how in ({"slices": 3}, {"key": "sym"}):
+    counted: Query = lambda x: x["price"].window(tl.tumbling("10s")).len()  # noqa: E731
+    ways: list[tuple[Query, dict[str, Any]]] = [
+        (ONE["zscore"], {"slices": 3}),
+        (ONE["zscore"], {"key": "sym"}),
+        (ONE["held"], {"key": "sym", "skew": None}),
+        (counted, {"key": "sym"}),
+        (KEYED["diff"], {"slices": 3}),
+    ]
+    for query, how in ways:
         with pytest.raises(tl.SchemaError, match=r"time column `ts`.*null") as caught, ts.errors():
-            ts.run(ONE["zscore"], broken, time="ts", **how).collect()
+            ts.run(query, broken, time="ts", **how).collect()
         assert caught.value.column == "ts"
         assert "Traceback" not in str(caught.value)
         assert "\tat " not in str(caught.value)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 import tilt as tl
 from queries import ONE, ticks
 from test_run import framed, local, same
 from tilt import spark as ts
 from tilt.spark import ordered
-from tilt.spark.ordered import NearTask, Ordered, covering_gaps, merged_gaps
-from tilt.spark.run import _plan_of
+from tilt.spark.ordered import NearTask, Ordered, OrderedTask, covering_gaps, merged_gaps
+from tilt.spark.run import _plan_of, _planned
 
 
 @pytest.fixture
@@ -59,6 +61,51 @@ def test_partitions_that_overlap_are_not_ordered(spark: SparkSession) -> None:
     table = ticks(np.random.default_rng(1), 100)
     with pytest.raises(tl.QueryError, match="overlap in time"):
         ts.run(ONE["zscore"], framed(spark, table), time="ts", ordered=True)
+
+
+def test_rows_of_a_partition_may_be_in_no_order(spark: SparkSession) -> None:
+    table = ticks(np.random.default_rng(8), 200)
+    _, first = np.unique(np.asarray(table.column("ts").cast("int64")), return_index=True)
+    table = table.take(pa.array(first))
+    frame = spark.createDataFrame(table).repartitionByRange(4, "ts").sortWithinPartitions("price").cache()
+    found = ts.run(ONE["zscore"], frame, time="ts", ordered=True).toArrow()
+    same(found, local(ONE["zscore"], {"stream": table}))
+    frame.unpersist()
+
+
+@pytest.mark.parametrize("bad", [[15], [3, 150, 151], range(40, 90)])
+def test_times_that_are_missing_are_an_error_that_says_where(spark: SparkSession, bad: Sequence[int]) -> None:
+    table = ticks(np.random.default_rng(8), 200, nulls=0.0)
+    numbered = spark.createDataFrame(table.append_column("n", pa.array(range(200)))).coalesce(1)
+    # In their order, as those of a file are: 50 rows a partition.
+    frame = numbered.repartitionByRange(4, "n").sortWithinPartitions("n").cache()
+    of = frame.withColumn("at", F.spark_partition_id()).where(F.col("n").isin(*bad)).groupBy("at").count().collect()
+    first, *others = sorted((row["at"], row["count"]) for row in of)
+    broken = frame.withColumn("ts", F.when(~F.col("n").isin(*bad), F.col("ts")))
+    more = f", and in {len(others)} others" if others else ""
+    said = rf"`ts` is null in {len(bad)} rows, {first[1]} of them in partition {first[0]}{more}; drop"
+    with pytest.raises(tl.SchemaError, match=said) as caught:
+        ts.run(ONE["zscore"], broken, time="ts", ordered=True)
+    assert caught.value.column == "ts"
+    frame.unpersist()
+
+
+def test_times_that_are_missing_later_are_an_error_of_the_task(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = ticks(np.random.default_rng(8), 50)
+    planned = _planned(ONE["zscore"], spark.createDataFrame(table).coalesce(1), {"time": "ts", "ordered": True})
+    tasks: list[OrderedTask] = []
+    monkeypatch.setattr(ordered, "mapped", lambda _, task, *__: tasks.append(task))
+    planned.frame()
+    (task,) = tasks
+    assert task.stretches is not None
+    task = replace(task, stretches={-1: task.stretches[0]})
+    rows = table.select([field.name for field in task.query.inputs[0].schema])
+    assert sum(batch.num_rows for batch in task.run(iter(rows.to_batches()))) == 50
+    times = pa.array([None, *rows.column("ts").to_pylist()[1:]], rows.schema.field("ts").type)
+    with pytest.raises(tl.SchemaError, match="`ts` is null in 1 rows, 1 of them in partition"):
+        list(task.run(iter(rows.set_column(0, "ts", times).to_batches())))
 
 
 def in_time(found: DataFrame) -> pa.Table:

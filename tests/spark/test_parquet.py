@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import weakref
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -221,6 +222,41 @@ def test_times_that_are_none_are_refused(spark: SparkSession, tmp_path: Path, ti
     with pytest.raises(tl.SchemaError, match=r"`ts` of .* has type .*, and times are timestamps") as caught:
         ts.scan_parquet(spark, str(tmp_path), time="ts")
     assert caught.value.column == "ts"
+
+
+@pytest.mark.parametrize("bad", [[7], [11, 25], range(10, 20)])
+def test_times_that_are_missing_are_refused_by_row_group(
+    spark: SparkSession, tmp_path: Path, bad: Sequence[int]
+) -> None:
+    table = ticks(np.random.default_rng(2), 40)
+    times = pa.array([None if at in bad else time for at, time in enumerate(table.column("ts"))], table.schema[0].type)
+    pq.write_table(table.set_column(0, "ts", times), tmp_path / "ticks.parquet", row_group_size=10)
+    group = bad[0] // 10
+    count = sum(at // 10 == group for at in bad)
+    said = rf"`ts` is null in {count} rows of row group {group} of .*ticks\.parquet; drop such rows"
+    with pytest.raises(tl.SchemaError, match=said) as caught:
+        ts.scan_parquet(spark, tmp_path, time="ts")
+    assert caught.value.column == "ts"
+
+
+def test_times_that_are_missing_without_being_told_are_not_dropped(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = ticks(np.random.default_rng(2), 40)
+    scan = ts.scan_parquet(spark, written(tmp_path / "ticks", table, files=2, group=10), time="ts")
+    task = _direct(ONE["zscore"], scan, 3)
+    read_groups = parquet.read_groups
+
+    def broken(given: TaskInput, file: Footer, numbers: list[int]) -> list[pa.Table]:
+        return [missing(rows) for rows in read_groups(given, file, numbers)]
+
+    def missing(rows: pa.Table) -> pa.Table:
+        times = pa.array([*rows.column("ts").to_pylist()[:-1], None], rows.schema.field("ts").type)
+        return rows.set_column(rows.column_names.index("ts"), "ts", times)
+
+    monkeypatch.setattr(parquet, "read_groups", broken)
+    with pytest.raises(tl.SchemaError, match=r"`ts` is null in 1 rows of row group 0 of .*part-000\.parquet"):
+        list(task.run(iter([pa.record_batch({"id": range(len(task.slices))})])))
 
 
 def test_files_that_are_not_of_parquet_are_named(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,17 +6,21 @@ import json
 import pickle
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark import TaskContext
 
 import tilt as tl
 from queries import KEYED, LISTS, ONE, STAGED, THREE, TWO, Query, quotes, tables_of_three, ticks
 from test_cuts import Schema
+from test_packing import Context
 from test_run import by_time_and_key, local
+from tilt.live import Session
 from tilt.live.stages import stages
 from tilt.sources import Deferred, Events
 from tilt.spark.plan import Bound
@@ -30,7 +34,10 @@ from tilt.spark.shards import (
     RestTask,
     ShardTask,
     UnpackTask,
+    blob,
+    rows_of,
     shard_task,
+    with_late,
 )
 from tilt.spark.staged import Staged
 
@@ -87,7 +94,7 @@ def run_in_batches(
             if taken is not None:
                 late += taken["late"]
                 row = pa.record_batch([pa.array([taken[name]], TAKEN.field(name).type) for name in TAKEN.names], TAKEN)
-                results += UnpackTask(task.query.schema).run(iter([row]))
+                results += UnpackTask(task.query.schema, late_rows=False).run(iter([row]))
         watermark = max(watermark, min(high.values()) // 1000 - LATENESS // 1000)
     last = max(last for _, last in states.values())
     rest = pa.record_batch(
@@ -189,6 +196,54 @@ def test_late_rows_are_counted_and_can_be_read() -> None:
     (late,) = pa.ipc.open_stream(taken["late_rows"]).read_all().column("late").to_pylist()
     assert late["input"] == "stream" and late["fate"] == "dropped" and late["by"] == 26_000_000
     assert json.loads(late["row"])["price"] == 3.0
+
+
+def test_a_shard_uses_the_cores_that_spark_has_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Cores(Context):
+        def cpus(self) -> int:
+            return 3
+
+    asked: list[int] = []
+    begin, restore = tl.Query.session, Session.restore
+
+    def begun(self: tl.Query, **how: Any) -> Session:  # noqa: ANN401
+        asked.append(how["threads"])
+        return begin(self, **how)
+
+    def restored(*state: Any, **how: Any) -> Session:  # noqa: ANN401
+        asked.append(how["threads"])
+        return restore(*state, **how)
+
+    monkeypatch.setattr(tl.Query, "session", begun)
+    monkeypatch.setattr(Session, "restore", restored)
+    table = ticks(np.random.default_rng(1), 60, nulls=0.0)
+    task = planned(ONE["zscore"], {"stream": table}, None)
+    read = table.select(task.query.inputs[0].schema.names)
+    found = []
+    for context, threads in ((None, 1), (Cores(0), 3)):
+        monkeypatch.setattr(TaskContext, "get", lambda context=context: context)
+        state = None
+        for first in (0, 30):
+            state, _ = task.push(state, [(0, first, blob(read.slice(first, 30).to_batches()))], 0)
+        found.append((state, task.close(*state)))
+        assert asked == [threads] * 3
+        asked.clear()
+    # What is kept and what comes out do not depend on them.
+    assert found[0] == found[1]
+
+
+def test_a_column_of_the_query_may_be_called_as_that_of_late_rows() -> None:
+    table = ticks(np.random.default_rng(1), 20, nulls=0.0)
+    task = planned(lambda x: x.select("price").with_columns(late=x["size"]), {"stream": table}, None)
+    read = table.select(task.query.inputs[0].schema.names)
+    state, _ = task.push(None, [(0, 0, blob(read.slice(1).to_batches()))], 0)
+    # The first row comes when time has gone on.
+    _, taken = task.push(state, [(0, 1, blob(read.slice(0, 1).to_batches()))], 10**9)
+    assert taken is not None and taken["late"] == 1 and taken["late_rows"] is not None
+    rows = pa.Table.from_batches(rows_of(taken, task.query.schema, late_rows=False), task.query.schema)
+    assert rows.column("late").to_pylist() == table.column("size").to_pylist()[1:]
+    with pytest.raises(tl.QueryError, match="`late` of its own"):
+        with_late(task.query.schema)
 
 
 def test_a_state_of_another_query_is_refused() -> None:

@@ -336,6 +336,34 @@ def test_batches_go_through_a_session_of_the_driver(spark: SparkSession, tmp_pat
         start()
 
 
+@pytest.mark.parametrize("late_rows", [False, True])
+def test_late_rows_of_batches_are_counted_and_readable(spark: SparkSession, tmp_path: Path, *, late_rows: bool) -> None:
+    table = distinct(ticks(np.random.default_rng(4), 120, nulls=0.0))
+    # Two rows come with the last piece, long after their time.
+    order = np.r_[0, 3 : len(table), 1, 2]
+    frame = arriving(spark, tmp_path / "in", table.take(pa.array(order)), 3)
+
+    def write(results: DataFrame, batch: int) -> None:
+        results.write.mode("overwrite").parquet(str(tmp_path / "out" / f"batch={batch}"))
+
+    how: dict[str, Any] = {"state": str(tmp_path / "session"), "time": "ts", "lateness": "1s", "late_rows": late_rows}
+    run = ts.each_batch(ONE["zscore"], write, **how)
+    writer = frame.writeStream.foreachBatch(run).option("checkpointLocation", str(tmp_path / "offsets"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert run.late == 2
+    found = spark.read.parquet(str(tmp_path / "out")).drop("batch").toArrow()
+    assert ("late" in found.column_names) is late_rows
+    if late_rows:
+        told = [row for row in found.column("late").to_pylist() if row is not None]
+        assert [(row["input"], row["fate"]) for row in told] == [("stream", "dropped")] * 2
+        prices = table.column("price").to_pylist()[1:3]
+        assert sorted(json.loads(row["row"])["price"] for row in told) == sorted(prices)
+        found = found.filter(found.column("late").is_null()).drop_columns(["late"])
+    expected = local(ONE["zscore"], {"stream": table.take(pa.array(order[:-2]))})
+    assert len(found) > 50
+    same(in_order(found), expected.slice(0, len(found)))
+
+
 @pytest.mark.parametrize("key", [None, "sym"])
 def test_stages_go_through_a_session_of_the_driver(spark: SparkSession, tmp_path: Path, key: str | None) -> None:
     table = distinct(ticks(np.random.default_rng(9), 300))

@@ -14,7 +14,7 @@ from tilt.spark.inputs import records
 from tilt.spark.options import events_of
 from tilt.spark.records import named, nested
 from tilt.spark.schemas import spark_schema
-from tilt.spark.shards import STATE, ShardTask, blob, shard_task
+from tilt.spark.shards import STATE, ShardTask, blob, rows_of, shard_task, with_late
 from tilt.spark.staged import bound_to_streams
 from tilt.spark.streaming import POLICIES
 
@@ -30,8 +30,7 @@ def each_batch(
     *,
     state: str,
     lateness: object,
-    late: str = "drop",
-    **events: Any,  # noqa: ANN401
+    **options: Any,  # noqa: ANN401
 ) -> Batches:
     """Give a function for ``foreachBatch`` that pushes the rows of each batch into one session, on the driver.
 
@@ -47,8 +46,8 @@ def each_batch(
         results: writing must replace what was written for its number.
     state
         A directory of the driver that keeps the session.
-    lateness, late, **events
-        As for :func:`run_stream`.
+    lateness, **options
+        As for :func:`run_stream`: ``late``, ``late_rows``, and how rows become events.
 
     >>> import tilt.spark as ts
     >>> def write(results, batch):
@@ -57,10 +56,12 @@ def each_batch(
     >>> frame.writeStream.foreachBatch(run).option("checkpointLocation", "offsets").start()  # doctest: +SKIP
 
     """
+    events = events_of("each_batch", options, ("late", "late_rows"))
+    late = options.get("late", "drop")
     if late not in POLICIES:
         message = f"late rows are treated by one of {', '.join(POLICIES)}, not {late!r}"
         raise ValueError(message)
-    return Batches(query, write, Path(state), lateness, late, events_of("each_batch", events, ()))
+    return Batches(query, write, Path(state), lateness, late, bool(options.get("late_rows", False)), events)
 
 
 @dataclass
@@ -72,6 +73,7 @@ class Batches:
     state: Path
     lateness: object
     policy: str
+    late_rows: bool
     events: Mapping[str, Any]
     late: int = field(default=0, init=False)
     """How many rows were late since the function was made."""
@@ -89,12 +91,12 @@ class Batches:
         rows = frame.select(*map(named, whole.columns(name))).toArrow()
         packed = [(0, 0, blob(rows.combine_chunks().to_batches()))] if rows.num_rows else []
         after, taken = self.task.push(self._read(number - 1), packed, 0)
-        results = whole.schema.empty_table()
+        schema = with_late(whole.schema) if self.late_rows else whole.schema
+        told: list[pa.RecordBatch] = []
         if taken is not None:
             self.late += taken["late"]
-            if taken["results"] is not None:
-                results = pa.ipc.open_stream(taken["results"]).read_all()
-        given = batch.sparkSession.createDataFrame(results, spark_schema(whole.schema))
+            told += rows_of(taken, schema, late_rows=self.late_rows)
+        given = batch.sparkSession.createDataFrame(pa.Table.from_batches(told, schema), spark_schema(schema))
         self.write(nested(given, records(inputs)), number)
         self._keep(number, after)
 

@@ -26,7 +26,7 @@ from tilt.spark.survey import cut_input
 from tilt.spark.task import as_integers, in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame
 
@@ -65,7 +65,9 @@ class OrderedTask(SlicedTask):
             return
         own = pa.Table.from_batches(found)
         context = TaskContext.get()
-        stretch = (self.stretches or {}).get(context.partitionId() if context is not None else -1)
+        number = context.partitionId() if context is not None else -1
+        stretch = (self.stretches or {}).get(number)
+        _refuse_missing(str(given.events.times), {number: own.column(str(given.events.times)).null_count})
         times = as_integers(own.column(str(given.events.times))) * self.cuts[0].scale
         if stretch is None or times.min() < stretch.first or times.max() > stretch.last:
             message = "partitions are not what they were when the query was planned; leave out ordered=True"
@@ -101,7 +103,7 @@ class Ordered:
             raise QueryError(message)
         (name,) = bound.inputs
         rows = rows_of(bound, name)
-        time = named(str(bound.inputs[name].events.times))
+        time = str(bound.inputs[name].events.times)
         cut = cut_input(bound, name, bound.halo(name, self.warmup))
         known = self._stretched(rows, time, cut.scale)
         slices = Slices(tuple(last for _, _, last in known[:-1]))
@@ -122,13 +124,11 @@ class Ordered:
         return mapped(rows, task, bound.schema, bound.functions())
 
     @staticmethod
-    def _stretched(rows: DataFrame, time: Any, scale: int) -> list[tuple[int, int, int]]:  # noqa: ANN401
+    def _stretched(rows: DataFrame, column: str, scale: int) -> list[tuple[int, int, int]]:
         """Give number, first and last time of each partition, in order of time, or refuse."""
-        by = rows.groupBy(F.spark_partition_id().alias(_PARTITION))
+        by, time = rows.groupBy(F.spark_partition_id().alias(_PARTITION)), named(column)
         found = by.agg(F.min(time).alias("first"), F.max(time).alias("last"), F.count_if(time.isNull())).toArrow()
-        if sum(found.column(3).to_pylist()):
-            message = f"{sum(found.column(3).to_pylist())} rows have no time; drop them or give them one"
-            raise SchemaError(message)
+        _refuse_missing(column, dict(zip(found.column(0).to_pylist(), found.column(3).to_pylist(), strict=True)))
         edges = [(as_integers(found.column(name)) * scale).tolist() for name in ("first", "last")]
         known = sorted(zip(found.column(0).to_pylist(), *edges, strict=True), key=lambda one: (one[1], one[2]))
         for (one, _, last), (other, first, _) in pairwise(known):
@@ -159,6 +159,20 @@ class Ordered:
             return near
         (given,) = self.bound.task(self.imports).inputs
         return mapped(near, NearTask(time, tuple(gaps)), given.schema)
+
+
+def _refuse_missing(column: str, missing: Mapping[int, int]) -> None:
+    """Refuse times that are null, of which partitions have some."""
+    having = sorted(number for number, count in missing.items() if count)
+    if not having:
+        return
+    first, *others = having
+    more = f", and in {len(others)} others" if others else ""
+    message = (
+        f"time column `{column}` is null in {sum(missing.values())} rows, {missing[first]} of them in partition "
+        f"{first}{more}; drop such rows or give them a time"
+    )
+    raise SchemaError(message, column=column)
 
 
 @dataclass(frozen=True)

@@ -256,7 +256,7 @@ class Reader:
         for file, numbers in share.groups:
             missing = [number for number in numbers if (file.path, number) not in self.held]
             for number, rows in zip(missing, read_groups(self.given, file, missing) if missing else [], strict=True):
-                self.held[file.path, number] = Held.of(rows, self.given)
+                self.held[file.path, number] = Held.of(rows, self.given, f"row group {number} of {file.path}")
         tables = [self.held[at].between(self.given, share.after, share.before) for at in wanted]
         times = self.given.events.times
         whole = pa.concat_tables(tables) if tables else self.given.schema.empty_table()
@@ -272,8 +272,11 @@ class Held:
     """When they are, if they are points in order of time."""
 
     @classmethod
-    def of(cls, rows: pa.Table, given: TaskInput) -> Held:
-        """Look at the times."""
+    def of(cls, rows: pa.Table, given: TaskInput, where: str) -> Held:
+        """Look at the times of rows that are from somewhere."""
+        # Statistics need not tell how many are missing.
+        for name in _times(given.events):
+            _refuse_missing(name, rows.column(name).null_count, where)
         column = given.events.times
         times = as_integers(rows.column(column)) if isinstance(column, str) else None
         return cls(rows, times if times is not None and bool((times[1:] >= times[:-1]).all()) else None)
@@ -564,23 +567,29 @@ def _groups(file: Footer, metadata: Any, schema: pa.Schema, events: Events) -> I
         if group.num_rows == 0:
             continue
         first, last, least = (
-            _statistic(name, group, schema, column, edge)
+            _statistic(f"row group {number} of {name}", group, schema, column, edge)
             for column, edge in ((start, "min"), (end, "max"), (end, "min"))
         )
         yield RowGroup(file, number, group.num_rows, first, last, least)
 
 
-def _statistic(name: str, group: Any, schema: pa.Schema, column: str, edge: str) -> int:  # noqa: ANN401
+def _refuse_missing(column: str, count: int, where: str) -> None:
+    """Refuse times that are null: such rows would be in no slice."""
+    if count:
+        message = f"time column `{column}` is null in {count} rows of {where}; drop such rows or give them a time"
+        raise SchemaError(message, column=column)
+
+
+def _statistic(where: str, group: Any, schema: pa.Schema, column: str, edge: str) -> int:  # noqa: ANN401
     chunk = next(group.column(i) for i in range(group.num_columns) if group.column(i).path_in_schema == column)
     statistics = chunk.statistics
+    if statistics is not None and statistics.has_null_count:
+        _refuse_missing(column, statistics.null_count, where)
     if statistics is None or not statistics.has_min_max:
         message = (
-            f"{name} has no statistics of `{column}`; read it by spark.read.parquet, or write it with statistics, in "
+            f"{where} has no statistics of `{column}`; read it by spark.read.parquet, or write it with statistics, in "
             "Spark by spark.sql.parquet.outputTimestampType = TIMESTAMP_MICROS"
         )
         raise FileError(message)
-    if statistics.null_count:
-        message = f"time column `{column}` of {name} has {statistics.null_count} nulls; remove those rows"
-        raise SchemaError(message, column=column)
     value = pa.array([getattr(statistics, edge)], schema.field(column).type)
     return int(as_integers(pa.chunked_array([value]))[0])

@@ -20,6 +20,7 @@ from tilt.spark.parquet import Direct, ParquetSource
 from tilt.spark.plan import Bound
 from tilt.spark.records import nested
 from tilt.spark.scanned import Scanned
+from tilt.spark.settings import REFUSALS, partitions, setting
 from tilt.spark.sliced import Sliced
 from tilt.spark.sources import FrameSource
 from tilt.spark.streaming import PROVIDER, ROCKSDB, keeps_in_rocksdb
@@ -133,15 +134,13 @@ def tune(session: SparkSession) -> None:
     >>> import tilt.spark as ts
     >>> ts.tune(spark)  # doctest: +SKIP
     """
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-
     refused = []
     for name, value in _SETTINGS.items():
         if name == PROVIDER and keeps_in_rocksdb(session):
             continue
         try:
             session.conf.set(name, value)
-        except PySparkException:
+        except REFUSALS:
             refused.append(f"{name} = {value}")
     if refused:
         message = f"this session may not change {', '.join(refused)}; set it where the session or cluster is configured"
@@ -195,15 +194,14 @@ def _planned(query: object, data: object, options: Mapping[str, Any]) -> Planned
         _advise(session)
         if is_ordered:
             return Ordered(whole, ticks, imports)
-        usual = int(str(session.conf.get("spark.sql.shuffle.partitions")))
         if by_time or not whole.key:
-            slices = asked_slices or usual
+            slices = asked_slices or partitions(session)
             return Sliced(whole, slices, tasks_for(slices, session, asked_tasks), ticks, imports)
-        partitions = asked_partitions or usual
+        places = asked_partitions or partitions(session)
         if is_direct:
-            return Scanned(whole, partitions, imports)
+            return Scanned(whole, places, imports)
         cells = Cells.of(whole)
-        return Keyed(whole, partitions, imports, skew) if cells is None else Counted(whole, partitions, imports, cells)
+        return Keyed(whole, places, imports, skew) if cells is None else Counted(whole, places, imports, cells)
 
     stream, inputs = bound(query, data, events, lambda stream, inputs: planned(stream, inputs).frame())
     found = planned(stream, inputs, options.get("layout"))
@@ -233,7 +231,8 @@ def _refuse_unused(options: Mapping[str, Any], ways: Sequence[Planned], both: se
 def _advise(session: SparkSession) -> None:
     """Say once that a setting of Spark is slow."""
     name = "spark.sql.execution.arrow.maxBytesPerBatch"
-    value = session.conf.get(name, None)
+    # Of a session that does not tell there is nothing to say.
+    value = setting(session, name, None, untold=_SETTINGS[name])
     if value == _SETTINGS[name] or name in _said:
         return
     _said.add(name)

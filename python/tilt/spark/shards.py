@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from tilt.errors import CheckpointError
+from tilt.errors import CheckpointError, QueryError
 from tilt.live import Session
 from tilt.run import Query
-from tilt.spark.task import as_integers, partition, telling
+from tilt.spark.task import as_integers, partition, telling, threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -160,7 +160,7 @@ class ShardTask:
         query = self._compiled()
         if state is not None:
             skipped = len(_MARK + FORMAT) if state[0].startswith(_MARK) else 0
-            return Session.restore(query, state[0][skipped:], threads=1), state[1]
+            return Session.restore(query, state[0][skipped:], threads=threads()), state[1]
         options: dict[str, Any] = {"late": self.late}
         if self.stages is None:
             # Those of stages know it themselves.
@@ -169,7 +169,7 @@ class ShardTask:
             **options,
             lateness=dict(self.lateness),
             layout=self.query.layout,
-            threads=1,
+            threads=threads(),
         )
         return session, -(1 << 62)
 
@@ -206,15 +206,30 @@ class UnpackTask:
     """Turns what pushes gave into rows."""
 
     schema: pa.Schema
+    late_rows: bool
+    """Whether late rows are among them."""
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Give results, and late rows if there is a column for them."""
         for batch in batches:
-            for results, late in zip(*(batch.column(name).to_pylist() for name in TAKEN.names[1:]), strict=True):
-                if results is not None:
-                    yield from widened(pa.ipc.open_stream(results), self.schema)
-                if late is not None and "late" in self.schema.names[-1:]:
-                    yield from widened(pa.ipc.open_stream(late), self.schema)
+            for taken in batch.to_pylist():
+                yield from rows_of(taken, self.schema, late_rows=self.late_rows)
+
+
+def with_late(schema: pa.Schema) -> pa.Schema:
+    """Give the columns of results, and one that has late rows among them."""
+    if "late" in schema.names:
+        message = "the query has a column `late` of its own, and late_rows=True gives late rows in one; rename it"
+        raise QueryError(message)
+    return schema.append(pa.field("late", LATE_ROWS))
+
+
+def rows_of(taken: Mapping[str, Any], schema: pa.Schema, *, late_rows: bool) -> Iterator[pa.RecordBatch]:
+    """Give the results of a push, and its late rows if there is a column for them."""
+    if taken["results"] is not None:
+        yield from widened(pa.ipc.open_stream(taken["results"]), schema)
+    if late_rows and taken["late_rows"] is not None:
+        yield from widened(pa.ipc.open_stream(taken["late_rows"]), schema)
 
 
 @dataclass(frozen=True)

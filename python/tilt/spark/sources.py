@@ -13,6 +13,7 @@ from tilt.sources import Events
 from tilt.spark.options import events_of
 from tilt.spark.records import flattened
 from tilt.spark.schemas import arrow_schema
+from tilt.spark.settings import zone
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,8 +48,7 @@ class FrameSource:
 
     def schema(self) -> pa.Schema:
         """Give the columns as Arrow has them."""
-        zone = str(self.session.conf.get("spark.sql.session.timeZone"))
-        return arrow_schema(self.frame.schema, zone)
+        return arrow_schema(self.frame.schema, zone(self.session))
 
 
 def _refuse_twice(frame: DataFrame) -> None:

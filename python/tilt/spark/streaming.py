@@ -25,7 +25,8 @@ from tilt.spark.parquet import ParquetSource
 from tilt.spark.plan import NANOSECONDS
 from tilt.spark.records import named, nested
 from tilt.spark.schemas import spark_schema
-from tilt.spark.shards import LATE_ROWS, PACKED, SHARD, STATE, TAKEN, PackTask, RestTask, UnpackTask, shard_task
+from tilt.spark.settings import partitions, setting
+from tilt.spark.shards import PACKED, SHARD, STATE, TAKEN, PackTask, RestTask, UnpackTask, shard_task, with_late
 from tilt.spark.staged import bound_to_streams
 
 if TYPE_CHECKING:
@@ -104,9 +105,12 @@ def rest(checkpoint: str, query: object, data: object, *, lateness: object, **op
     return nested(planned.rest(checkpoint), records(planned.bound.inputs))
 
 
-def keeps_in_rocksdb(session: SparkSession) -> bool:
-    """Whether streams keep their state in RocksDB: that of the open source or another, such as Databricks' own."""
-    return "RocksDB" in str(session.conf.get(PROVIDER, None))
+def keeps_in_rocksdb(session: SparkSession, *, untold: str = "") -> bool:
+    """Whether streams keep their state in RocksDB: that of the open source or another, such as Databricks' own.
+
+    Where the session does not tell, ``untold`` is taken for its setting.
+    """
+    return "RocksDB" in setting(session, PROVIDER, "", untold=untold)
 
 
 def _planned(query: object, data: object, options: Mapping[str, Any]) -> Streamed:
@@ -120,7 +124,7 @@ def _planned(query: object, data: object, options: Mapping[str, Any]) -> Streame
     shards = number_of(options, "shards")
     if shards is None:
         session = next(iter(inputs.values())).session
-        shards = int(str(session.conf.get("spark.sql.shuffle.partitions")))
+        shards = partitions(session)
     return Streamed(
         whole,
         each("lateness", options["lateness"], inputs, 0),
@@ -161,7 +165,8 @@ class Streamed:
                 message = f"~{name} is no streaming data frame; run(...) runs queries on others"
                 raise QueryError(message)
         session = next(iter(self.bound.inputs.values())).session
-        if not keeps_in_rocksdb(session):
+        # If it does not tell, Spark says itself what is missing.
+        if not keeps_in_rocksdb(session, untold=ROCKSDB):
             message = f"streams keep their state in RocksDB: tilt.spark.tune(session), or set {PROVIDER} to {ROCKSDB}"
             raise QueryError(message)
 
@@ -185,7 +190,7 @@ class Streamed:
         processor = stateful(task, functions, spark_schema(STATE), is_plain=is_plain)
         given = run(processor, spark_schema(TAKEN), "Append", "EventTime")
         watched = given.observe("tilt", F.coalesce(F.sum("late"), F.lit(0)).alias("late"))
-        return watched.mapInArrow(shipped(UnpackTask(self._schema())), spark_schema(self._schema()))
+        return watched.mapInArrow(shipped(UnpackTask(self._schema(), self.late_rows)), spark_schema(self._schema()))
 
     def rest(self, checkpoint: str) -> DataFrame:
         """Give what the sessions of a checkpoint have not given yet."""
@@ -200,8 +205,7 @@ class Streamed:
         return whole.mapInArrow(shipped(task, self.bound.functions()), spark_schema(self._schema()))
 
     def _schema(self) -> pa.Schema:
-        schema = self.bound.schema
-        return schema.append(pa.field("late", LATE_ROWS)) if self.late_rows else schema
+        return with_late(self.bound.schema) if self.late_rows else self.bound.schema
 
     def _packed(self, at: int, name: str) -> DataFrame:
         """Give the rows of an input as blobs, each with its shard, after Spark has seen their times."""

@@ -85,7 +85,7 @@ class QueryTask:
         with telling(self, rows, lambda: _slice(part, self.text)):
             result = Query(self.text).run(
                 sources,
-                threads=_threads(),
+                threads=threads(),
                 span=span,
                 part=None if whole else part,
                 layout=self.layout,
@@ -249,7 +249,7 @@ def partition() -> int:
     return context.partitionId() if context is not None else 0
 
 
-def _threads() -> int:
+def threads() -> int:
     """Give the cores that Spark has set aside for a task."""
     from pyspark import TaskContext  # noqa: PLC0415
 

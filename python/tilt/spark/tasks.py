@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from tilt.spark.settings import REFUSALS, number, setting
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -24,7 +26,7 @@ def tasks_for(slices: int, session: SparkSession, asked: int | None = None) -> i
     """Give how many tasks run slices: as many as asked for, or one for each if the session may get more cores."""
     if asked:
         return min(asked, slices)
-    if str(session.conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true":
+    if setting(session, "spark.dynamicAllocation.enabled", "").lower() == "true":
         return slices
     cores = max(_cores_now(session), _cores_promised(session))
     return min(slices, max(_EACH * cores, -(-slices // _MOST))) if cores else slices
@@ -33,15 +35,17 @@ def tasks_for(slices: int, session: SparkSession, asked: int | None = None) -> i
 def _cores_now(session: SparkSession) -> int:
     """Give how many cores there are, 0 if Spark does not tell."""
     # Into how many parts Spark cuts by itself is in plans; to ask it takes a SparkContext, which Connect does not have.
-    (plan,) = session.sql("explain select id from range(1)").collect()
+    try:
+        (plan,) = session.sql("explain select id from range(1)").collect()
+    except REFUSALS:
+        return 0
     found = _SPLITS.search(plan[0])
     return 0 if found is None else int(found[1])
 
 
 def _cores_promised(session: SparkSession) -> int:
     """Give how many cores there will be as far as settings tell: executors may register after the query is planned."""
-
-    def setting(name: str) -> int:
-        return int(str(session.conf.get(name, "0")))
-
-    return max(setting("spark.cores.max"), setting("spark.executor.instances") * setting("spark.executor.cores"))
+    most, instances, each = (
+        number(session, f"spark.{name}", 0) for name in ("cores.max", "executor.instances", "executor.cores")
+    )
+    return max(most, instances * each)
