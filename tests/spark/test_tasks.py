@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from pyspark import TaskContext
+from pyspark import TaskContext, cloudpickle
 from pyspark.sql import SparkSession
 
-from queries import ONE, ticks
+import tilt as tl
+from queries import KEYED, ONE, Query, ticks
 from test_cluster import variables
-from test_cuts import sliced_task, with_header
+from test_cuts import Schema, sliced_task, with_header
 from test_run import local, same
 from tilt import spark as ts
-from tilt.run import Query
+from tilt.program import Program
+from tilt.sources import Deferred, Events
+from tilt.spark.boot import shipped
 from tilt.spark.cuts import FOREVER, Slices
 from tilt.spark.packing import HEADER, NUMBER, PLACE, TAG
+from tilt.spark.parquet import Direct
 from tilt.spark.placing import PackTask, Plan
+from tilt.spark.plan import Bound
+from tilt.spark.run import _planned
 from tilt.spark.survey import row_of
+from tilt.spark.task import PartitionTask
+
+
+def keyed_task(query: Query, schema: pa.Schema) -> PartitionTask:
+    """Give what executors run for a query of one input with a key."""
+    source = Deferred(tl.Table(schema.empty_table()), Events(time="ts", overlap="bag", key="sym"))
+    bound = Bound(query(tl.Stream._input("stream", source)), {"stream": Schema(schema, source.events)})
+    return PartitionTask(bound.task(()))
 
 
 def compilations(spark: SparkSession) -> dict[int, tuple[int, int]]:
@@ -66,13 +83,13 @@ def test_a_task_uses_the_cores_that_spark_has_set_aside(monkeypatch: pytest.Monk
             return 3
 
     asked = []
-    run = Query.run
+    run = tl.Query.run
 
-    def noted(self: Query, *args: object, **how: object) -> object:
+    def noted(self: tl.Query, *args: object, **how: object) -> object:
         asked.append(how["threads"])
         return run(self, *args, **how)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Query, "run", noted)
+    monkeypatch.setattr(tl.Query, "run", noted)
     table = ticks(np.random.default_rng(1), 20)
     task = sliced_task(ONE["zscore"], table.schema)
     batches = with_header(task, table)
@@ -80,6 +97,39 @@ def test_a_task_uses_the_cores_that_spark_has_set_aside(monkeypatch: pytest.Monk
         monkeypatch.setattr(TaskContext, "get", lambda context=context: context)
         list(task.run(iter(batches)))
         assert asked.pop() == threads
+
+
+@pytest.mark.parametrize("name", KEYED)
+def test_a_query_travels_as_a_small_text_with_its_version(name: str) -> None:
+    sizes = []
+    for rows in (10, 10_000):
+        schema = ticks(np.random.default_rng(1), rows).schema
+        task = PartitionTask(sliced_task(ONE[name], schema).query) if name in ONE else keyed_task(KEYED[name], schema)
+        sent = cloudpickle.dumps(shipped(task))  # type: ignore[no-untyped-call]
+        sizes.append(len(sent))
+    # Some hundred bytes are the query, the rest what asks for the version and reads it.
+    assert sizes[0] == sizes[1] < 6_000
+    assert tl.__version__.encode() in sent
+    found = re.search(rb"query \w+ unit us \{\n.*?\n\}\n", sent, re.DOTALL)
+    assert found is not None
+    text = found[0].decode()
+    assert text == task.query.text
+    # It is what people write, too.
+    assert str(Program.parse(text)) == text
+
+
+def test_what_travels_of_files_is_some_bytes_for_each_row_group(spark: SparkSession, tmp_path: Path) -> None:
+    table = ticks(np.random.default_rng(1), 2000)
+    pq.write_table(table, tmp_path / "ticks.parquet", row_group_size=10)
+    sent = []
+    for slices in (10, 50, 200):
+        planned = _planned(ONE["zscore"], ts.scan_parquet(spark, tmp_path, time="ts"), {"slices": slices})
+        assert isinstance(planned, Direct)
+        found = cloudpickle.dumps(shipped(planned.task()))  # type: ignore[no-untyped-call]
+        sent.append(len(found))
+    # 200 row groups, and what each slice reads of them.
+    assert sent[0] < 30_000
+    assert (sent[2] - sent[0]) / 190 < 200
 
 
 def test_native_threads_begin_after_the_worker_was_forked(spark: SparkSession) -> None:
@@ -104,7 +154,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from queries import ONE
-from test_cuts import sliced_task, with_header
+from test_cuts import Schema, sliced_task, with_header
 
 def peak():
     # Not of getrusage, which counts what the process had that started this one.
