@@ -226,10 +226,10 @@ def test_a_shard_uses_the_cores_that_spark_has_set_aside(monkeypatch: pytest.Mon
         for first in (0, 30):
             state, _ = task.push(state, [(0, first, blob(read.slice(first, 30).to_batches()))], 0)
         assert state is not None
-        found.append((state, task.close(*state)))
+        found.append(task.close(*state))
         assert asked == [threads] * 3
         asked.clear()
-    # What is kept and what comes out do not depend on them.
+    # What comes out does not depend on them.
     assert found[0] == found[1]
 
 
@@ -237,12 +237,14 @@ def test_a_column_of_the_query_may_be_called_as_that_of_late_rows() -> None:
     table = ticks(np.random.default_rng(1), 20, nulls=0.0)
     task = planned(lambda x: x.select("price").with_columns(late=x["size"]), {"stream": table}, None)
     read = table.select(task.query.inputs[0].schema.names)
-    state, _ = task.push(None, [(0, 0, blob(read.slice(1).to_batches()))], 0)
+    state, first = task.push(None, [(0, 0, blob(read.slice(1).to_batches()))], 0)
     # The first row comes when time has gone on.
     _, taken = task.push(state, [(0, 1, blob(read.slice(0, 1).to_batches()))], 10**9)
-    assert taken is not None and taken["late"] == 1 and taken["late_rows"] is not None
-    rows = pa.Table.from_batches(rows_of(taken, task.query.schema, late_rows=False), task.query.schema)
-    assert rows.column("late").to_pylist() == table.column("size").to_pylist()[1:]
+    assert first is not None and taken is not None
+    assert taken["late"] == 1 and taken["late_rows"] is not None
+    both = [batch for one in (first, taken) for batch in rows_of(one, task.query.schema, late_rows=False)]
+    sizes = pa.Table.from_batches(both, task.query.schema).column("late").to_pylist()
+    assert sizes == table.column("size").to_pylist()[1:]
     with pytest.raises(tl.QueryError, match="`late` of its own"):
         with_late(task.query.schema)
 
