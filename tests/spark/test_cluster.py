@@ -87,11 +87,11 @@ def variables(python: str = sys.executable) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": paths, "PYTHONWARNINGS": "ignore", "PYSPARK_PYTHON": python}
 
 
-def script(*command: str, python: str = sys.executable) -> subprocess.CompletedProcess[str]:
+def script(*command: str, python: str = sys.executable, seconds: int = 500) -> subprocess.CompletedProcess[str]:
     """Run a script in a process of its own: one process has one Spark."""
     whole = [python, *command]
     return subprocess.run(
-        whole, env=variables(python), capture_output=True, text=True, timeout=500, check=False, cwd=ROOT
+        whole, env=variables(python), capture_output=True, text=True, timeout=seconds, check=False, cwd=ROOT
     )
 
 
@@ -120,5 +120,6 @@ def test_tilt_is_shipped_to_executors(kind: str) -> None:
 def test_the_oldest_spark_passes_tests_of_all_parts(file: str) -> None:
     chosen = [f"{HERE / f'test_{file}.py'}::test_{name}" for name in OLD[file]]
     options = ["-q", "-p", "no:cacheprovider", "-W", "ignore"]
-    done = script("-m", "pytest", *options, *chosen, python=str(spark_environment(OLDEST) / "bin" / "python"))
+    python = str(spark_environment(OLDEST) / "bin" / "python")
+    done = script("-m", "pytest", *options, *chosen, python=python, seconds=1800)
     assert done.returncode == 0, done.stdout[-4000:]

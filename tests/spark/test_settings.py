@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -68,6 +69,12 @@ def session(spark: SparkSession, request: pytest.FixtureRequest, monkeypatch: py
     # Fewer than there are by default, each of which would be a task.
     monkeypatch.setattr(settings, "_USUAL", 5)
     return spark
+
+
+def test_no_module_asks_for_what_only_a_driver_has() -> None:
+    # Clusters that several people share refuse it. PySpark itself asks for a context where functions are made.
+    for path in Path(ts.__file__).parent.glob("*.py"):
+        assert not re.search(r"sparkContext|\.rdd\b|\._j\w+", path.read_text("utf-8")), path
 
 
 @pytest.mark.parametrize("key", [None, "sym"])
