@@ -27,3 +27,9 @@ def test_the_page_has_what_is_simulated() -> None:
     for how, hours, minutes in re.findall(r"by (\w+): (\d+) CPU hours, ([\d.]+) minutes", done.stdout):
         name = {"slices": "by slices", "direct": "directly"}[how]
         assert f"| {name} | {hours} | {minutes} |" in page
+
+
+def test_costs_are_fitted_as_their_examples_say() -> None:
+    done = script("-m", "doctest", "-v", "benches/spark/costs.py")
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr
+    assert "Trying:" in done.stdout
