@@ -129,7 +129,7 @@ def test_what_travels_of_files_is_some_bytes_for_each_row_group(spark: SparkSess
         sent.append(len(found))
     # 200 row groups, and what each slice reads of them.
     assert sent[0] < 30_000
-    assert (sent[2] - sent[0]) / 190 < 200
+    assert (sent[2] - sent[0]) / 190 < 100
 
 
 def test_native_threads_begin_after_the_worker_was_forked(spark: SparkSession) -> None:
