@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark import TaskContext
 
-from queries import KEYED, LISTS, ONE, THREE, TWO, Query, quotes, tables_of_three, ticks
+from queries import KEYED, LISTS, ONE, THREE, TWO, Query, keyed_ticks, quotes, tables_of_three, ticks
 from test_packing import Context
 from test_run import by_time_and_key, local, same
 from tilt import spark as ts
@@ -123,6 +123,23 @@ def test_any_slices_of_files_give_the_local_result(name: str, seed: int, rows: i
 def test_any_slices_of_files_with_a_key_give_the_local_result(name: str, seed: int, rows: int, slices: int) -> None:
     rng = np.random.default_rng(seed)
     matches(ONE[name], {"stream": ticks(rng, rows)}, rng, {"slices": slices, "key": "sym"})
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(sorted(set(ONE) - {"filled"})),
+    seeds,
+    st.integers(1, 300),
+    st.integers(1, 200),
+    st.tuples(st.just("slices"), st.integers(1, 200)) | st.tuples(st.just("partitions"), st.integers(1, 20)),
+)
+def test_any_number_of_keys_of_files_gives_the_local_result(
+    name: str, seed: int, rows: int, keys: int, cut: tuple[str, int]
+) -> None:
+    rng = np.random.default_rng(seed)
+    tables = {"stream": keyed_ticks(rng, rows, keys)}
+    found = run(ONE[name], tables, rng, {"key": "sym", cut[0]: cut[1]})
+    same(by_time_and_key(found, "sym"), by_time_and_key(local(ONE[name], tables, key="sym"), "sym"))
 
 
 @settings(max_examples=80, deadline=None)
