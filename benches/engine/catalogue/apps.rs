@@ -27,6 +27,8 @@ pub(crate) const NAMES: [&str; 9] = [
 ];
 
 pub(crate) fn entries() -> Vec<Entry> {
+    /// Recurrences leave a second thread nothing to do.
+    const IN_ORDER: f64 = 0.0;
     let mut entries = vec![
         // The bars on the copy and on fusion.
         named("trend f64", trend::<f64>, 1.6)
@@ -34,8 +36,6 @@ pub(crate) fn entries() -> Vec<Entry> {
             .unfused(3.0),
         named("trend f32", trend::<f32>, 1.6).unfused(0.0),
     ];
-    // A recurrence: one thread after the other.
-    const ONE_AFTER_THE_OTHER: f64 = 0.0;
     let others: [(&str, [fn(usize) -> Workload; 2], f64); 7] = [
         ("rsi", [rsi::<f64>, rsi::<f32>], 1.6),
         ("normalize", [normalize::<f64>, normalize::<f32>], 1.6),
@@ -44,7 +44,7 @@ pub(crate) fn entries() -> Vec<Entry> {
         (
             "pan_tompkins",
             [pan_tompkins::<f64>, pan_tompkins::<f32>],
-            ONE_AFTER_THE_OTHER,
+            IN_ORDER,
         ),
         ("vibration", [vibration::<f64>, vibration::<f32>], 1.6),
         ("fraud", [fraud::<f64>, fraud::<f32>], 1.6),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tilt_ir::StreamId;
 
-use super::{Domain, Locate, ParamSource, Source, Stage};
+use super::{Domain, GroupPlan, Locate, ParamSource, Source, Stage};
 
 /// Of each stage the streams that no stage after it reads, the output apart: what they hold can be given back.
 pub(crate) fn last_read(stages: &[Stage]) -> Vec<Vec<StreamId>> {
@@ -36,7 +36,7 @@ fn reads(stage: &Stage) -> BTreeSet<StreamId> {
             found.insert(*stream);
         }
         Domain::Merge { groups, twin, .. } => {
-            found.extend(groups.iter().flat_map(|group| group.streams()));
+            found.extend(groups.iter().flat_map(GroupPlan::streams));
             found.extend(twin);
         }
         Domain::Grid { .. } | Domain::Calendar(_) => {}
