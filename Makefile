@@ -49,7 +49,7 @@ test-rust: ## run the Rust tests
 	TILT_CACHE_DIR=$(KERNELS) cargo test --workspace
 
 # Tests that compare the engine with the oracle, by module.
-DIFFERENTIAL := engine keyed joins shapes streams periodic chunks long_windows cells reducers windows edges packed foreign live
+DIFFERENTIAL := engine keyed joins shapes streams periodic chunks long_windows panes cells reducers windows numerics edges packed foreign live
 
 .PHONY: checked
 checked: ## run the differential tests with loops and machine code that check every access

@@ -11,21 +11,29 @@ mod generate;
 #[allow(dead_code)]
 mod text;
 
-use generate::{Choices, Scope};
+use std::collections::BTreeMap;
+
+use generate::{Choices, Pieces, Scope};
 use libfuzzer_sys::fuzz_target;
 use tilt::{
     Backend, Query, RunOptions,
-    interp::{self, Event, Inputs, Options},
+    data::SnapshotBuffer,
+    interp::{self, Event, Inputs, Options, run_buffers},
     ir::{self, Pipeline, Program, pass::PASSES},
 };
 
 fuzz_target!(|data: &[u8]| {
     let choices = bytes::choices(data);
     let (mut of_program, mut of_run) = (Choices::new(&choices), Choices::reversed(&choices));
-    let program = generate::program(&mut of_program, Scope { instants: true });
-    let way = Way::random(&mut of_run);
+    let mut program = generate::program(&mut of_program, Scope { instants: true });
+    let ways = [(); 3].map(|()| Way::random(&mut of_run));
+    if of_run.below(2) == 1 {
+        generate::key_the_records(&mut program);
+    }
+    let inputs = generate::inputs(&mut of_run, &program, 0);
     let case = Case {
-        inputs: generate::inputs(&mut of_run, &program, 0),
+        arrays: generate::buffers(&program, &inputs),
+        inputs,
         program,
     };
     let options = Options {
@@ -33,7 +41,7 @@ fuzz_target!(|data: &[u8]| {
         part: None,
         functions: generate::functions(),
     };
-    let Ok(expected) = interp::run(&case.program, &case.inputs, &options) else {
+    let Ok(expected) = case.interpreted(&case.program, &options) else {
         return;
     };
     let rewritten_by = |pipeline: &Pipeline, what: &str| {
@@ -42,58 +50,68 @@ fuzz_target!(|data: &[u8]| {
         if let Err(error) = ir::verify(&rewritten) {
             panic!("after {what}: {error}\n{}\n{rewritten}", case.program);
         }
-        let found = interp::run(&rewritten, &case.inputs, &options).map_err(|e| e.to_string());
+        let found = case.interpreted(&rewritten, &options);
         case.check(&expected, found, &format!("after {what}"), &rewritten);
     };
     for pass in PASSES {
         rewritten_by(&Pipeline::of(&[*pass]), pass.name());
     }
     rewritten_by(&Pipeline::standard(), "all passes");
-    case.compiled(&expected, &options, &way);
+    case.compiled(&expected, &options, &ways);
 });
 
+/// A program, with keys or without, and its data as events and as the engine reads them.
 struct Case {
     program: Program,
     inputs: Inputs,
+    arrays: BTreeMap<String, SnapshotBuffer>,
 }
 
 /// How the engine runs.
 #[derive(Debug)]
 struct Way {
     backend: Backend,
-    optimize: bool,
     threads: usize,
-    piece_rows: usize,
+    pieces: Pieces,
 }
 
 impl Way {
     fn random(choices: &mut Choices) -> Self {
         Self {
             backend: [Backend::Native, Backend::Loops][choices.below(2)],
-            optimize: choices.below(4) > 0,
             threads: [1, 2, 8][choices.below(3)],
-            piece_rows: [1 << 20, 1, 3, 8, 16, 64][choices.below(6)],
+            pieces: Pieces::random(choices),
         }
     }
 }
 
+/// The events of a result; those of keyed programs have their key as a field.
+fn events(result: Result<SnapshotBuffer, impl ToString>) -> Result<Vec<Event>, String> {
+    let events = |buffer| interp::events_of(&buffer).expect("a buffer of events");
+    result.map(events).map_err(|e| e.to_string())
+}
+
 impl Case {
-    fn compiled(&self, expected: &[Event], options: &Options, way: &Way) {
-        let query = Query::new(self.program.clone()).expect("verified");
-        let compiled = query.optimize(way.optimize).compile().expect("compiles");
-        let mut run = RunOptions::default()
-            .backend(way.backend)
-            .threads(way.threads)
-            .piece_rows(way.piece_rows)
-            .functions(options.functions.clone());
-        if let Some(span) = options.span {
-            run = run.span(span);
+    fn interpreted(&self, program: &Program, options: &Options) -> Result<Vec<Event>, String> {
+        events(run_buffers(program, &self.arrays, options))
+    }
+
+    /// One program in all ways, fused and as written.
+    fn compiled(&self, expected: &[Event], options: &Options, ways: &[Way]) {
+        for optimize in [true, false] {
+            let query = Query::new(self.program.clone()).expect("verified");
+            let compiled = query.optimize(optimize).compile().expect("compiles");
+            for way in ways {
+                let run = RunOptions::default()
+                    .backend(way.backend)
+                    .threads(way.threads)
+                    .functions(options.functions.clone());
+                let run = options.span.into_iter().fold(run, RunOptions::span);
+                let found = events(compiled.run(&self.arrays, &way.pieces.ask(run)));
+                let what = format!("{way:?} optimize {optimize}");
+                self.check(expected, found, &what, &compiled.explain());
+            }
         }
-        let found = compiled.run(&generate::buffers(&self.program, &self.inputs), &run);
-        let found = found
-            .map(|buffer| interp::events_of(&buffer).expect("a buffer of events"))
-            .map_err(|e| e.to_string());
-        self.check(expected, found, &format!("{way:?}"), &compiled.explain());
     }
 
     fn check(

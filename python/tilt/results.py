@@ -263,7 +263,7 @@ class Runnable:
         after what comes before them.
 
         Queries that cannot be run so are run as a whole, on all rows at once: those whose results depend on the whole
-        past by more than running totals and recurrences (sessions, running medians), that count events of each key
+        past by more than running totals, recurrences and open sessions (running medians), that count events of each key
         ahead, or whose events may overlap and differ in length. :meth:`explain` says so, and with ``memory`` there is a
         :class:`tilt.errors.WholeRunWarning`. Sources with ``sort=True`` are read as a whole, too.
 

@@ -12,9 +12,9 @@ use tilt::{
 
 use crate::{
     engine::{Random, asked},
-    generate::{self, Choices, Scope, buffers},
+    generate::{self, Choices, Scope, buffers, key_the_records},
     keyed::is_same,
-    properties::{BASES, key_the_records},
+    properties::BASES,
 };
 
 /// Random programs on inputs of a few chunks: windows, merges and cursors go on where the chunk before has stopped. `TILT_LONG_PROGRAMS` asks for more.

@@ -15,9 +15,9 @@ use tilt::{
 
 use crate::{
     child,
-    generate::{self, Choices, Scope, buffers},
+    generate::{self, Choices, Pieces, Scope, buffers, key_the_records},
     keyed::is_same,
-    properties::{BASES, choices, config, key_the_records},
+    properties::{BASES, choices, config},
     text::{format_events, format_inputs},
 };
 
@@ -43,6 +43,8 @@ proptest! {
         let (mut of_program, mut of_data) = (Choices::new(&choices), Choices::reversed(&choices));
         let program = generate::program(&mut of_program, Scope { instants: true });
         let base = BASES[of_data.below(BASES.len())];
+        // Drawn before the data, which may use up all choices.
+        let [a, b, c, d] = [(); 4].map(|()| Pieces::random(&mut of_data));
         let inputs = generate::inputs(&mut of_data, &program, base);
         let span = interp::hull(&inputs);
         let options = Options { span, part: None, functions: generate::functions() };
@@ -52,18 +54,20 @@ proptest! {
             let query = Query::new(program.clone()).expect("verified").optimize(optimize);
             let compiled = query.compile().expect("compiles");
             let ways = [
-                (Backend::Loops, 1, 1 << 20),
-                (Backend::Loops, 1, 8),
-                (Backend::Native, 1, 1 << 20),
-                (Backend::Native, 2, 8),
-                (Backend::Native, 8, 16),
+                (Backend::Loops, 1, Pieces::AsUsual),
+                (Backend::Loops, 1, Pieces::OfRows(8)),
+                (Backend::Loops, 2, a),
+                (Backend::Native, 1, Pieces::AsUsual),
+                (Backend::Native, 1, b),
+                (Backend::Native, 2, c),
+                (Backend::Native, 8, d),
             ];
-            for (backend, threads, rows) in ways {
-                let mut options = RunOptions::default()
+            for (backend, threads, pieces) in ways {
+                let options = RunOptions::default()
                     .backend(backend)
                     .threads(threads)
-                    .piece_rows(rows)
                     .functions(generate::functions());
+                let mut options = pieces.ask(options);
                 if let Some(span) = span {
                     options = options.span(span);
                 }
@@ -79,7 +83,7 @@ proptest! {
                     if !agrees {
                         let found = found.map_or_else(|e| e, |f| format_events(&f));
                         return Err(TestCaseError::fail(format!(
-                            "{backend:?} optimize {optimize} pieces of {rows} brief {brief}\n{}{}\n// gives     {}\n// but here  {found}\n{}",
+                            "{backend:?} optimize {optimize} threads {threads} {pieces:?} brief {brief}\n{}{}\n// gives     {}\n// but here  {found}\n{}",
                             format_inputs(&inputs), program, format_events(&expected), compiled.explain(),
                         )));
                     }
@@ -129,11 +133,16 @@ struct Tally {
     keyed: u64,
     /// Of these, by programs that are not compiled at all.
     interpreted: u64,
+    /// Of these, with loops that were interpreted, too.
+    by_loops: u64,
     /// Pairs for which the oracle has no result, only an error.
     without_result: u64,
     /// Programs that differed on some data.
     failed: u64,
 }
+
+/// Of so many data sets of a program the first is run by the interpreter of loops as well, which is slow.
+const BY_LOOPS: u64 = 8;
 
 /// Each random program is compiled once and run on many data sets, cuts and numbers of threads. One million pairs:
 ///
@@ -231,12 +240,12 @@ fn on_many_data_sets(random: &mut Random, data_sets: u64, tally: &mut Tally) -> 
         .optimize(optimize);
     let compiled = query.compile().expect("compiles");
     let is_interpreted = compiled.explain().contains("interpreted, because");
-    for _ in 0..data_sets {
+    for number in 0..data_sets {
         let choices = random.choices(200);
         let mut choices = Choices::new(&choices);
         let base = BASES[choices.below(BASES.len())] + choices.below(1000) as i64;
         let threads = [1, 1, 2, 8][choices.below(4)];
-        let rows = [None, Some(8), Some(64)][choices.below(3)];
+        let pieces = Pieces::random(&mut choices);
         let (whole, cut) = (choices.below(4) > 0, choices.below(4) > 0);
         let (after, length) = (choices.below(60) as i64, choices.below(100) as i64);
         let inputs = generate::inputs(&mut choices, &program, base);
@@ -254,22 +263,30 @@ fn on_many_data_sets(random: &mut Random, data_sets: u64, tally: &mut Tally) -> 
         let mut asked = RunOptions::default()
             .threads(threads)
             .functions(options.functions.clone());
-        asked = rows.into_iter().fold(asked, RunOptions::piece_rows);
+        asked = pieces.ask(asked);
         asked = options.span.into_iter().fold(asked, RunOptions::span);
         asked = options.part.into_iter().fold(asked, RunOptions::part);
-        let found = match compiled.run(&arrays, &asked) {
-            Ok(found) if is_same(&found, &expected, &right) => {
-                tally.agreed += 1;
-                tally.empty += u64::from(right.is_empty());
-                tally.keyed += u64::from(is_keyed);
-                tally.interpreted += u64::from(is_interpreted);
-                continue;
-            }
-            Ok(found) => format_events(&events_of(&found).expect("a buffer of events")),
-            Err(error) => error.to_string(),
+        let is_by_loops = number.is_multiple_of(BY_LOOPS);
+        let backends = [Backend::Native, Backend::Loops];
+        let differs = |backend: &Backend| {
+            let found = match compiled.run(&arrays, &asked.clone().backend(*backend)) {
+                Ok(found) if is_same(&found, &expected, &right) => return None,
+                Ok(found) => format_events(&events_of(&found).expect("a buffer of events")),
+                Err(error) => error.to_string(),
+            };
+            Some((*backend, found))
+        };
+        let asked_for = &backends[..1 + usize::from(is_by_loops)];
+        let Some((backend, found)) = asked_for.iter().find_map(differs) else {
+            tally.agreed += 1;
+            tally.empty += u64::from(right.is_empty());
+            tally.keyed += u64::from(is_keyed);
+            tally.interpreted += u64::from(is_interpreted);
+            tally.by_loops += u64::from(is_by_loops && !is_interpreted);
+            continue;
         };
         return Some(format!(
-            "optimize {optimize} threads {threads} pieces {rows:?} span {:?} part {:?}\n{}{program}\n// gives     {}\n// but here  {found}\n{}",
+            "{backend:?} optimize {optimize} threads {threads} {pieces:?} span {:?} part {:?}\n{}{program}\n// gives     {}\n// but here  {found}\n{}",
             options.span,
             options.part,
             format_inputs(&inputs),

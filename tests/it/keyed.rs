@@ -11,8 +11,8 @@ use tilt::{
 };
 
 use crate::{
-    generate::{self, Choices, Scope, buffers},
-    properties::{BASES, choices, config, key_the_records},
+    generate::{self, Choices, Scope, buffers, key_the_records},
+    properties::{BASES, choices, config},
     text::{format_events, format_inputs},
 };
 

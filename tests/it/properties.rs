@@ -11,7 +11,7 @@ use tilt::{
 };
 
 use crate::{
-    generate::{self, COMMON_PERIOD, Choices, Scope},
+    generate::{self, COMMON_PERIOD, Choices, Scope, key_the_records},
     text::{format_events, format_inputs},
 };
 
@@ -410,20 +410,6 @@ pub(crate) fn maybe_keyed(choices: &[u16]) -> (Program, Inputs, impl FnMut(usize
         key_the_records(&mut program);
     }
     (program, inputs, roll)
-}
-
-/// Gives every record input the key `b`; returns their names.
-pub(crate) fn key_the_records(program: &mut Program) -> Vec<String> {
-    let mut names = Vec::new();
-    for id in program.streams.ids().collect::<Vec<_>>() {
-        if let ir::Stream::Input(input) = &mut program.streams[id]
-            && input.dtype.field("b").is_some()
-        {
-            input.key = Some("b".to_owned());
-            names.push(input.name.clone());
-        }
-    }
-    names
 }
 
 fn unkey(program: &mut Program) {

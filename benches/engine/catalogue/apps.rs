@@ -27,42 +27,33 @@ pub(crate) const NAMES: [&str; 9] = [
 ];
 
 pub(crate) fn entries() -> Vec<Entry> {
+    /// Recurrences leave a second thread nothing to do.
+    const IN_ORDER: f64 = 0.0;
     let mut entries = vec![
         // The bars on the copy and on fusion.
         named("trend f64", trend::<f64>, 1.6)
             .speed(Yardstick::Memory, 0.45)
             .unfused(3.0),
-        named("trend f32", trend::<f32>, 1.6),
+        named("trend f32", trend::<f32>, 1.6).unfused(0.0),
     ];
-    entries.extend([
-        named("rsi f64", rsi::<f64>, 1.6).unfused(0.0),
-        named("rsi f32", rsi::<f32>, 1.6),
-    ]);
-    entries.extend([
-        named("normalize f64", normalize::<f64>, 1.6).unfused(0.0),
-        named("normalize f32", normalize::<f32>, 1.6),
-    ]);
-    entries.extend([
-        named("impute f64", impute::<f64>, 1.6).unfused(0.0),
-        named("impute f32", impute::<f32>, 1.6),
-    ]);
-    entries.extend([
-        named("resample f64", resample::<f64>, 1.6).unfused(0.0),
-        named("resample f32", resample::<f32>, 1.6),
-    ]);
-    entries.extend([
-        // A recurrence: one thread after the other.
-        named("pan_tompkins f64", pan_tompkins::<f64>, 0.0).unfused(0.0),
-        named("pan_tompkins f32", pan_tompkins::<f32>, 0.0),
-    ]);
-    entries.extend([
-        named("vibration f64", vibration::<f64>, 1.6).unfused(0.0),
-        named("vibration f32", vibration::<f32>, 1.6),
-    ]);
-    entries.extend([
-        named("fraud f64", fraud::<f64>, 1.6).unfused(0.0),
-        named("fraud f32", fraud::<f32>, 1.6),
-    ]);
+    let others: [(&str, [fn(usize) -> Workload; 2], f64); 7] = [
+        ("rsi", [rsi::<f64>, rsi::<f32>], 1.6),
+        ("normalize", [normalize::<f64>, normalize::<f32>], 1.6),
+        ("impute", [impute::<f64>, impute::<f32>], 1.6),
+        ("resample", [resample::<f64>, resample::<f32>], 1.6),
+        (
+            "pan_tompkins",
+            [pan_tompkins::<f64>, pan_tompkins::<f32>],
+            IN_ORDER,
+        ),
+        ("vibration", [vibration::<f64>, vibration::<f32>], 1.6),
+        ("fraud", [fraud::<f64>, fraud::<f32>], 1.6),
+    ];
+    for (name, builds, two_threads) in others {
+        for (ty, build) in ["f64", "f32"].into_iter().zip(builds) {
+            entries.push(named(&format!("{name} {ty}"), build, two_threads).unfused(0.0));
+        }
+    }
     entries.push(named("Yahoo (TiLT)", yahoo, 0.0).unfused(0.0));
     entries
 }

@@ -57,27 +57,38 @@ pub(crate) fn entries() -> Vec<Entry> {
             .two_threads(0.0),
         Entry::new("join of intervals f32, per output", join::<f32>)
             .nanos(6.0)
-            .speed(Yardstick::Hand(0), 0.5),
+            .speed(Yardstick::Hand(0), 0.5)
+            .two_threads(0.0),
         Entry::new("keyed count, 1/3 pass, 10 k keys", |n| count(n, 10_000))
             .speed(Yardstick::Memory, 0.3)
-            .two_threads(0.0),
+            .two_threads(0.0)
+            .unfused(0.0),
+        // Unfused it runs key by key, which takes minutes for so many.
         Entry::new("keyed count, 1/3 pass, 1 M keys", |n| count(n, 1_000_000)).two_threads(0.0),
-        Entry::new("Yahoo (Grizzly), 10 k keys", |n| {
-            grizzly(n, &integers::<i64>(n, 1000, 3), |out, sums| {
+        yahoo("Yahoo (Grizzly), 10 k keys", |n| {
+            grizzly::<i64, i64>(n, &integers(n, 1000, 3), |out, sums| {
                 out.integers(sums.iter().copied())
             })
-        })
-        .speed(Yardstick::Hand(0), 0.5)
-        .two_threads(0.0),
-        Entry::new("Yahoo (Grizzly) f64, 10 k keys", |n| {
-            grizzly(n, &reals::<f64>(n, 3), |out, sums| {
-                out.column(sums.iter().copied())
-            })
-        })
-        .speed(Yardstick::Hand(0), 0.5)
-        .two_threads(0.0),
+        }),
+        yahoo("Yahoo (Grizzly) f64, 10 k keys", |n| {
+            grizzly::<f64, f64>(n, &reals(n, 3), doubles)
+        }),
+        yahoo("Yahoo (Grizzly) f32, 10 k keys", |n| {
+            grizzly::<f32, f64>(n, &reals(n, 3), doubles)
+        }),
     ]);
     entries
+}
+
+fn yahoo(name: &str, build: fn(usize) -> Workload) -> Entry {
+    Entry::new(name, build)
+        .speed(Yardstick::Hand(0), 0.5)
+        .two_threads(0.0)
+        .unfused(0.0)
+}
+
+fn doubles(rows: Rows, values: &[f64]) -> Rows {
+    rows.column(values.iter().copied())
 }
 
 /// Hammer Slide's time windows: 64 s over a rate of up to 100 K events a second, less for fewer events.
@@ -201,10 +212,11 @@ fn count(n: usize, key_count: i64) -> Workload {
     }
 }
 
-fn grizzly<T: Element + Default + AddAssign>(
+/// Sums of type `S`, which the values are widened to.
+fn grizzly<T: Element + Into<S>, S: Copy + Default + AddAssign + 'static>(
     n: usize,
     values: &ScalarBuffer<T>,
-    sums_of: fn(Rows, &[T]) -> Rows,
+    sums_of: fn(Rows, &[S]) -> Rows,
 ) -> Workload {
     const KEYS: i64 = 10_000;
     let stamps = busy_stamps(n);
@@ -215,7 +227,7 @@ fn grizzly<T: Element + Default + AddAssign>(
         column("kind", &kinds),
         column("value", &values),
     ];
-    let mut sums = vec![(T::default(), 0); KEYS as usize];
+    let mut sums = vec![(S::default(), 0); KEYS as usize];
     Workload {
         query: format!(
             "query yahoo unit ms {{ \
@@ -226,9 +238,9 @@ fn grizzly<T: Element + Default + AddAssign>(
         ),
         inputs: input("e", records(points(&stamps), columns, Unit::Milli)),
         events: n,
-        traffic: Traffic::Read(24.0),
+        traffic: Traffic::Read(16.0 + T::BYTES),
         hands: vec![Hand::new(
-            Groups::<T>::default(),
+            Groups::<S>::default(),
             move |out| keyed::sum(&stamps, (&keys, &kinds, &values), TUMBLING, &mut sums, out),
             move |out| sums_of(group_keys(out), &out.values),
         )],

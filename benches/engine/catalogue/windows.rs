@@ -28,34 +28,28 @@ pub(crate) fn entries() -> Vec<Entry> {
             .speed(Yardstick::Memory, 0.75)
             .speed(Yardstick::Hand(0), 0.5)
             .two_threads(0.0),
-        Entry::new("select f32", select::<f32>).speed(Yardstick::Hand(0), 0.5),
-        Entry::new("where f64", filter::<f64>)
-            .speed(Yardstick::Hand(0), 0.5)
-            .two_threads(0.0),
-        Entry::new("where f32", filter::<f32>).speed(Yardstick::Hand(0), 0.5),
-        Entry::new("select+where f64", select_where)
+        by_hand("select f32", select::<f32>),
+        by_hand("where f64", filter::<f64>),
+        by_hand("where f32", filter::<f32>),
+        Entry::new("select+where f64", select_where::<f64>)
             .speed(Yardstick::Memory, 0.75)
             .speed(Yardstick::Hand(0), 0.5)
-            .two_threads(0.0),
-        Entry::new("inner join f64, one grid", inner_join::<f64>)
-            .speed(Yardstick::Hand(0), 0.5)
-            .two_threads(0.0),
-        Entry::new("inner join f32, one grid", inner_join::<f32>).speed(Yardstick::Hand(0), 0.5),
-        Entry::new("outer join f64, one grid, gaps", outer_join::<f64>)
-            .speed(Yardstick::Hand(0), 0.5)
-            .two_threads(0.0),
-        Entry::new("outer join f32, one grid, gaps", outer_join::<f32>)
-            .speed(Yardstick::Hand(0), 0.5),
+            .two_threads(0.0)
+            .unfused(0.0),
+        by_hand("select+where f32", select_where::<f32>).unfused(0.0),
+        by_hand("inner join f64, one grid", inner_join::<f64>),
+        by_hand("inner join f32, one grid", inner_join::<f32>),
+        by_hand("outer join f64, one grid, gaps", outer_join::<f64>),
+        by_hand("outer join f32, one grid, gaps", outer_join::<f32>),
         Entry::new("tumbling sum f64, window 1000", |n| {
             tumbling::<f64, Sum>("sum", n)
         })
         .speed(Yardstick::Memory, 0.85)
         .speed(Yardstick::Hand(0), 0.5)
         .two_threads(0.0),
-        Entry::new("tumbling sum f32, window 1000", |n| {
+        by_hand("tumbling sum f32, window 1000", |n| {
             tumbling::<f32, Sum>("sum", n)
-        })
-        .speed(Yardstick::Hand(0), 0.5),
+        }),
         Entry::new("tumbling min f64, window 1000", |n| {
             tumbling::<f64, Min>("min", n)
         })
@@ -66,6 +60,13 @@ pub(crate) fn entries() -> Vec<Entry> {
     entries.extend(hopping());
     entries.extend(hammer_slide());
     entries
+}
+
+/// A row whose bar is half of the loop by hand, with one thread and with two.
+fn by_hand(name: &str, build: fn(usize) -> Workload) -> Entry {
+    Entry::new(name, build)
+        .speed(Yardstick::Hand(0), 0.5)
+        .two_threads(0.0)
 }
 
 /// Windows of 100 … 1 000 000 at every event.
@@ -205,18 +206,18 @@ fn filter<T: Real>(n: usize) -> Workload {
     }
 }
 
-fn select_where(n: usize) -> Workload {
-    let x = reals::<f64>(n, 1);
+fn select_where<T: Real>(n: usize) -> Workload {
+    let x = reals::<T>(n, 1);
     Workload {
         query: query(
-            "f64",
+            T::NAME,
             "~select[t] = ~x[t] * 2.0 + 1.0  ~y[t] = if ~select[t] > 0.0 then ~select[t] else null",
         ),
         inputs: one(&x),
         events: n,
-        traffic: Traffic::Copy(16.0),
+        traffic: Traffic::Copy(2.0 * T::BYTES),
         hands: vec![Hand::new(
-            (vec![0.0; n], vec![0; n.div_ceil(64)]),
+            (vec![T::default(); n], vec![0; n.div_ceil(64)]),
             move |(out, bits)| pointwise::select_where(&x, out, bits),
             |(out, bits)| Rows::valid_samples(1, out, bits),
         )],

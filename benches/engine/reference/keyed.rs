@@ -66,12 +66,12 @@ const BLOCK: usize = 1024;
 
 /// The sum of the values of rows with `kind` 0, for each key and window. `sums` has zeros (sum and count) for every key,
 /// before and after.
-pub(crate) fn sum<V: Copy + Default + AddAssign>(
+pub(crate) fn sum<V: Copy + Into<S>, S: Copy + Default + AddAssign>(
     stamps: &[i64],
     (keys, kinds, values): (&[i32], &[i32], &[V]),
     window: i64,
-    sums: &mut [(V, i64)],
-    out: &mut Groups<V>,
+    sums: &mut [(S, i64)],
+    out: &mut Groups<S>,
 ) {
     out.clear();
     windows(stamps, window, |end, rows| {
@@ -86,14 +86,14 @@ pub(crate) fn sum<V: Copy + Default + AddAssign>(
             let (keys, values) = (&keys[rows.clone()], &values[rows]);
             for i in &passing[..count] {
                 let (sum, count) = &mut sums[keys[*i as usize] as usize];
-                *sum += values[*i as usize];
+                *sum += values[*i as usize].into();
                 *count += 1;
             }
         }
         for (key, group) in sums.iter_mut().enumerate() {
             if group.1 > 0 {
                 out.push(end, key, group.0);
-                *group = (V::default(), 0);
+                *group = (S::default(), 0);
             }
         }
     });

@@ -31,8 +31,10 @@ use crate::{
 
 mod inside;
 mod passed;
+mod readers;
 
 pub(crate) use passed::{Sharing, passed_on};
+pub(crate) use readers::last_read;
 
 /// A program as loops.
 #[derive(Debug)]

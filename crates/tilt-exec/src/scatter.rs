@@ -442,7 +442,9 @@ impl Job<'_> {
         }
         let mut columns = done.into_iter().map(|piece| piece.out);
         let mut all = columns.next()?;
-        columns.for_each(|next| all.append(next));
+        if pieces.len() > 1 {
+            pool(self.threads).install(|| columns.for_each(|next| all.append(next)));
+        }
         let types = leaf_types(self.program.stream_dtype(self.program.output));
         Some(Output {
             timeline: Timeline::explicit(

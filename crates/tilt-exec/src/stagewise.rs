@@ -3,6 +3,9 @@
 //! A piece computes all stages from a slice of the inputs, and what two pieces both need is computed twice. Where that is much, or everything, stages are computed one
 //! after the other instead, each over the whole timeline, in **stretches** of rows. What windows have gathered where each stretch begins is found in one parallel pass
 //! (`scan/begin.rs`); then stretches are computed side by side, into one column.
+//!
+//! What a stage has computed is as long as the run. It is kept until the last stage that reads it is over, then its memory is another stage's: beside the output there are
+//! as many results at once as are still read, however many stages there are.
 
 use std::{ops::Range, sync::Arc, time::Instant};
 
@@ -14,7 +17,7 @@ use crate::{
     control::share,
     merge::Merged,
     pieces::{ALIGNED, Job, STREAMED, pool},
-    plan::{Domain, Plan, Stage},
+    plan::{Domain, Plan, Stage, last_read},
     run::{self, AllSeries, Output, Piece, Shared, StageRun, Trouble, Wanted, series_of},
     scan::{Begin, Done, Kept, Task},
     series::{Axis, Series},
@@ -44,6 +47,7 @@ impl Job<'_> {
     pub(crate) fn stagewise(&self) -> Result<Series, Trouble> {
         let mut series = self.series.clone();
         let last = self.plan.stages.len() - 1;
+        let over = last_read(&self.plan.stages);
         for (number, stage) in self.plan.stages.iter().enumerate() {
             let begun = self.control.stats().map(|_| Instant::now());
             let piece = self.new_piece(0, Wanted::Time(self.part));
@@ -70,6 +74,9 @@ impl Job<'_> {
             };
             let computed = series_of(stage, axis, columns, rows.len(), 0);
             series.insert(stage.stream, computed);
+            for stream in &over[number] {
+                series.remove(stream);
+            }
         }
         let output = self.plan.stages[last].stream;
         series

@@ -6,9 +6,11 @@
 
 mod data;
 mod expressions;
+mod pieces;
 mod reductions;
 
 pub(crate) use data::{inputs, long_inputs};
+pub(crate) use pieces::Pieces;
 
 use std::collections::BTreeMap;
 
@@ -18,7 +20,7 @@ use tilt::{
     ir::{
         BinaryOp, Calendar, Clock, Closed, DType, Expr, ExprId, Field, FloatWidth, FuncId,
         Function, Input, Lambda, Overlap, Program, Reducer, ReducerId, Scalar, Source, SpanRule,
-        StreamId, Unit, VarId, Width, Window,
+        Stream, StreamId, Unit, VarId, Width, Window,
     },
 };
 
@@ -109,6 +111,20 @@ pub(crate) fn program(choices: &mut Choices, scope: Scope) -> Program {
         }
     }
     maker.program
+}
+
+/// Gives every record input the key `b`; returns their names.
+pub(crate) fn key_the_records(program: &mut Program) -> Vec<String> {
+    let mut names = Vec::new();
+    for id in program.streams.ids().collect::<Vec<_>>() {
+        if let Stream::Input(input) = &mut program.streams[id]
+            && input.dtype.field("b").is_some()
+        {
+            input.key = Some("b".to_owned());
+            names.push(input.name.clone());
+        }
+    }
+    names
 }
 
 /// The functions that random programs call.

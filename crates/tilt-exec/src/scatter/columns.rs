@@ -6,6 +6,7 @@ use arrow_array::{ArrayRef, BooleanArray, make_array};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow_data::ArrayData;
 use arrow_schema::DataType;
+use rayon::prelude::*;
 use tilt_codegen::lir::Ty;
 
 use crate::{memory::Returned, run::Shared};
@@ -84,16 +85,23 @@ impl Columns {
         }
     }
 
-    /// The rows of a later piece.
+    /// The rows of a later piece, columns side by side on the threads of the current pool: first touches of memory are most of the work.
     pub(super) fn append(&mut self, next: Self) {
-        self.ends.extend(next.ends);
-        self.ids.extend(next.ids);
-        for (column, next) in self.leaves.iter_mut().zip(next.leaves) {
-            column.bytes.extend(next.bytes);
-            if let (Some(valid), Some(next)) = (&mut column.valid, next.valid) {
-                valid.extend(next);
-            }
-        }
+        let Self {
+            ends, ids, leaves, ..
+        } = self;
+        let leaves = || {
+            let leaves = leaves.par_iter_mut().zip(next.leaves);
+            leaves.for_each(|(column, next)| {
+                column.bytes.extend(next.bytes);
+                if let (Some(valid), Some(next)) = (&mut column.valid, next.valid) {
+                    valid.extend(next);
+                }
+            });
+        };
+        rayon::join(leaves, || {
+            rayon::join(|| ends.extend(next.ends), || ids.extend(next.ids))
+        });
     }
 
     pub(super) fn into_arrays(self, types: &[DataType]) -> Vec<ArrayRef> {
@@ -140,11 +148,12 @@ impl Column {
             return Arc::new(BooleanArray::new(bits, nulls));
         }
         let len = self.bytes.len() / self.ty.bytes();
-        // Copied, because the elements of an array are aligned.
+        // The elements of an array are aligned. Memory nearly always is, and is copied otherwise: what nobody has touched costs more than what is copied.
         let data = ArrayData::builder(data_type.clone())
             .len(len)
-            .add_buffer(Buffer::from_slice_ref(&self.bytes))
-            .nulls(nulls);
+            .add_buffer(Buffer::from_vec(self.bytes))
+            .nulls(nulls)
+            .align_buffers(true);
         make_array(data.build().expect("elements of the type"))
     }
 }
