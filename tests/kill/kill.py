@@ -158,7 +158,7 @@ def seen(place: Path) -> str:
 
 
 def compare(case: Case, query: tl.Stream, place: Path, rows: dict[str, pl.DataFrame]) -> None:
-    """Refuse what is not, bit for bit, the result of a run on all rows that count, and other late rows than the rest."""
+    """Refuse what is not, bit for bit, the result of a run on rows that count, and late rows that are not the rest."""
     if case.late == "drop":
         assert case.lateness is not None
         [(stream, frame)] = rows.items()
