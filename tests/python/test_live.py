@@ -499,7 +499,8 @@ def test_checkpoints_go_on_elsewhere() -> None:
 
 
 def _keyed_mean() -> tl.Stream:
-    return ticks().key_by("sym")["px"]["-7s":].mean()
+    mean: tl.Stream = ticks().key_by("sym")["px"]["-7s":].mean()
+    return mean
 
 
 def _keyed_totals() -> tl.Stream:
