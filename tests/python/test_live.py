@@ -312,6 +312,23 @@ def test_status_tells_how_far_a_session_has_come() -> None:
     assert ticks()["qty"].cum_sum().session().status().holds_all is None
 
 
+def test_status_tells_the_memory_of_all_that_is_kept() -> None:
+    live = ticks()["px"].window("5s").sum().session(late="drop")
+    live.push({"t": 1000, "px": 1.0})
+    before = live.status().memory
+    live.push({"t": [1] * 500, "px": [1.0] * 500})
+    assert live.status().memory >= before + 500 * 16
+    live.late()
+    assert live.status().memory == before
+    # Of each key that ever came something is carried.
+    live = ticks().key_by("sym").select(total=tl.col("px").cum_sum()).session()
+    live.push({"t": list(range(100)), "px": [1.0] * 100, "sym": [f"k{t}" for t in range(100)]})
+    few = live.status().memory
+    live.push({"t": list(range(100, 1000)), "px": [1.0] * 900, "sym": [f"k{t}" for t in range(100, 1000)]})
+    assert live.status().holds_all is None
+    assert live.status().memory > few + 900 * 16
+
+
 def test_a_callback_gets_every_result() -> None:
     seen: list[tl.Table] = []
     query = ticks()["px"].window("5s").sum()
@@ -499,8 +516,7 @@ def test_checkpoints_go_on_elsewhere() -> None:
 
 
 def _keyed_mean() -> tl.Stream:
-    mean: tl.Stream = ticks().key_by("sym")["px"]["-7s":].mean()
-    return mean
+    return ticks().key_by("sym")["px"]["-7s":].mean()
 
 
 def _keyed_totals() -> tl.Stream:
@@ -511,7 +527,8 @@ def _keyed_totals() -> tl.Stream:
 def _recurrences() -> tl.Stream:
     px = ticks()["px"]
     smooth = px.lfilter([0.1], [1.0, -0.9])
-    return tl.struct(smooth=smooth, most=px.cum_max(), total=px.cum_sum(), last=px["-7s":].mean())
+    found: tl.Stream = tl.struct(smooth=smooth, most=px.cum_max(), total=px.cum_sum(), last=px["-7s":].mean())
+    return found
 
 
 STORED: dict[str, Callable[[], tl.Stream]] = {
