@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, convert::Infallible, sync::Arc};
 
 use tilt::{
     Backend, Compiled, Error, LiveError, Query, RunOptions,
-    arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array},
+    arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, UInt64Array},
     data::{Column, Layout, SnapshotBuffer, Spans, Timeline},
     interp::{Options, events_of, run_buffers},
     ir::Unit,
@@ -214,6 +214,79 @@ fn chunks_go_on_with_what_is_carried() {
                 let found: Vec<String> = parts.iter().flat_map(listed).collect();
                 assert!(found == expected, "chunks of {size} of {text}");
                 assert!(parts.len() > 2, "{text}");
+            }
+        }
+    }
+}
+
+/// Rows of integers that look random, below so many by their magnitudes, signed ones and unsigned ones.
+fn large_rows(most: i64) -> SnapshotBuffer {
+    let mut next = noise(5);
+    let stamps: Vec<i64> = (1..=ROWS as i64).collect();
+    let keys: Vec<i64> = stamps.iter().map(|_| next(3)).collect();
+    let step = most >> 30;
+    let signed = stamps.iter().map(|_| (next(1 << 31) - (1 << 30)) * step);
+    let signed: Vec<i64> = signed.collect();
+    let unsigned = signed.iter().map(|n| n.unsigned_abs() / 16);
+    let columns = vec![
+        Column::new("k", Arc::new(Int64Array::from(keys))),
+        Column::new("u", Arc::new(UInt64Array::from_iter_values(unsigned))),
+        Column::new("n", Arc::new(Int64Array::from(signed))),
+    ];
+    let timeline = Timeline::explicit(stamps.into(), Spans::Fixed(1));
+    SnapshotBuffer::record(timeline, columns, None, Unit::Tick).expect("as many rows")
+}
+
+const LARGE: &str = "input ~x: {k: i64, u: u64, n: i64} point";
+
+#[test]
+fn totals_that_fit_are_told_however_much_their_rows_could_add() {
+    // 5000 rows below 2⁵⁴ may come to 67 bits; these do not.
+    let rows = large_rows(1 << 54);
+    let mut all = Vec::new();
+    for body in [
+        "~y[t] = {s: reduce sum ~x[-inf : t] map (~x[t].n), m: reduce mean ~x[-inf : t-3] map (~x[t].n)}",
+        "~y[t] = reduce sum ~x[-inf : t] map (~x[t].n / 2 * 2 + 1)",
+        "~v[t] = ~x[t].n  ~y[t] = reduce sum ~v[-inf : #]",
+        "~y[t every 50] = reduce sum ~x[-inf : t] map (~x[t].n)",
+        "~y[t] = reduce sum ~x[-inf : t] map (~x[t].u)",
+    ] {
+        all.extend(wrong(&format!("{LARGE} {body} output ~y"), &rows));
+    }
+    let by_key = "~v[t] = ~x[t].n  ~y[t] = reduce sum ~v[-inf : t]";
+    all.extend(wrong(&format!("{LARGE} key k {by_key} output ~y"), &rows));
+    assert!(all.is_empty(), "{all:#?}");
+}
+
+#[test]
+fn a_total_may_be_the_largest_number_and_no_larger() {
+    for (dtype, most) in [
+        ("i64", i64::MAX as u64),
+        ("i64", i64::MIN as u64),
+        ("u64", u64::MAX),
+    ] {
+        let text = format!("input ~x: {dtype} point ~y[t] = reduce sum ~x[-inf : t] output ~y");
+        let query = compiled(&text);
+        let mut live = query.live(&RunOptions::default()).expect("a live run");
+        let step = if most as i64 == i64::MIN && dtype == "i64" {
+            -1_i64 as u64
+        } else {
+            1
+        };
+        for (t, value) in [(1, step), (2, most.wrapping_sub(step)), (3, 0), (4, step)] {
+            let values: ArrayRef = match dtype {
+                "u64" => Arc::new(UInt64Array::from(vec![value])),
+                _ => Arc::new(Int64Array::from(vec![value as i64])),
+            };
+            let timeline = Timeline::explicit(vec![t].into(), Spans::Fixed(1));
+            let rows = SnapshotBuffer::scalar(timeline, Column::new("x", values), Unit::Tick);
+            live.push("x", &rows.expect("a row")).expect("in order");
+            let told = live.take();
+            let fits = t < 4;
+            assert_eq!(told.is_ok(), fits, "{text} of {value} at {t}");
+            if let Err(error) = told {
+                let is_unsettled = matches!(error, Error::Live(LiveError::Unsettled { .. }));
+                assert!(is_unsettled, "{error}");
             }
         }
     }

@@ -483,6 +483,10 @@ fn a_checkpoint_goes_on_with_code_for_another_cpu_and_with_other_threads() {
         "input ~x: {k: i64, v: f64} point overlap bag ~v[t] = ~x[t].v ~y[t] = reduce mean ~v[t-300 : t] + reduce std ~v[t-70 : t] output ~y",
         "input ~x: {k: i64, v: f64} point key k overlap bag ~v[t] = ~x[t].v ~y[t every 20] = reduce sum ~v[t-200 : t] + reduce max ~v[t-90 : t] output ~y",
         "input ~x: {k: i64, v: f64} point key k overlap bag ~v[t] = ~x[t].v ~y[t] = ~v[t] - reduce mean ~v[t-400 : t] output ~y",
+        // What these look back to is carried.
+        "input ~x: {k: i64, v: f64} point overlap bag ~v[t] = ~x[t].v ~y[t] = {sum: reduce sum ~v[-inf : t], hi: reduce max ~v[-inf : t], near: reduce mean ~v[t-70 : t]} output ~y",
+        "input ~x: {k: i64, v: f64} point key k ~y[t at ~x]: f64 = 0.9 * coalesce(~y.prev(1), 0.0) + 0.1 * ~x[t].v output ~y",
+        "input ~x: {k: i64, v: f64} point key k ~v[t] = ~x[t].v ~y[t] = ~v[t] - reduce mean ~v[-inf : t] output ~y",
     ];
     let with = |threads: usize| {
         let run = RunOptions::default().threads(threads);
@@ -512,6 +516,7 @@ fn a_checkpoint_goes_on_with_code_for_another_cpu_and_with_other_threads() {
     for (number, text) in queries.into_iter().enumerate() {
         let mut session = Session::new(&compiled(text), with(1)).expect("a session");
         pushed(&mut session, 0..2000);
+        assert_eq!(session.status().holds_all, None, "{text}");
         let bytes = session.checkpoint().expect("bytes");
         std::fs::write(path(number).1, bytes).expect("a file");
         let rows = pushed(&mut session, 2000..4000);
@@ -536,6 +541,69 @@ fn a_checkpoint_goes_on_with_code_for_another_cpu_and_with_other_threads() {
     let differ = expected.iter().zip(&found).find(|(a, b)| a != b);
     assert_eq!(differ, None);
     assert_eq!(found.len(), expected.len());
+}
+
+#[test]
+fn a_session_tells_the_memory_of_all_that_it_keeps() {
+    let bytes = |session: &Session| -> usize {
+        let status = session.status();
+        status.inputs.iter().map(|input| input.bytes).sum()
+    };
+    let numbers = 2 * size_of::<i64>();
+    // Rows that wait, and late ones until they are taken.
+    let mut session = session(SUM, stamped().lateness(50).policy(Policy::Drop));
+    session.push("x", &points(&[1000])).expect("in time");
+    taken(&mut session);
+    let before = bytes(&session);
+    session.push("x", &points(&[960; 200])).expect("in time");
+    let waiting = bytes(&session);
+    assert!(waiting >= before + 200 * numbers, "{before} {waiting}");
+    session.push("x", &points(&[7; 500])).expect("taken");
+    let late = bytes(&session);
+    assert!(late >= waiting + 500 * numbers, "{waiting} {late}");
+    session.take_late().expect("rows");
+    assert_eq!(bytes(&session), waiting);
+    // What is carried of each key, of which no rows are held.
+    let text = "input ~x: {k: i64, v: f64} point key k ~v[t] = ~x[t].v ~y[t] = reduce sum ~v[-inf : t] output ~y";
+    let keyed = options().input("x", stamped());
+    let mut session = Session::new(&compiled(text), keyed).expect("a session");
+    let mut push = |times: std::ops::Range<i64>| {
+        let times: ArrayRef = Arc::new(Int64Array::from_iter_values(times));
+        let values = Float64Array::from(vec![0.5; times.len()]);
+        let columns: [(&str, ArrayRef); 3] = [
+            ("t", Arc::clone(&times)),
+            ("k", times),
+            ("v", Arc::new(values)),
+        ];
+        let rows = RecordBatch::try_from_iter(columns).expect("as many rows");
+        session.push("x", &rows).expect("in time");
+        session.take().expect("runs");
+        assert_eq!(session.status().holds_all, None);
+        bytes(&session)
+    };
+    let (few, many) = (push(0..100), push(100..1000));
+    assert!(many > few + 900 * numbers, "{few} {many}");
+}
+
+/// Values of late rows are copied: otherwise each would keep all rows that it came with for as long as nobody takes it.
+#[test]
+fn a_late_row_does_not_keep_the_rows_that_came_with_it() {
+    let mut session = session(SUM, stamped().policy(Policy::Drop));
+    session.push("x", &points(&[500])).expect("in time");
+    taken(&mut session);
+    let times: Vec<i64> = [7].into_iter().chain(501..5000).collect();
+    let batch = points(&times);
+    let values: &Float64Array = batch["v"].as_any().downcast_ref().expect("numbers");
+    let values = values.values().inner().clone();
+    session.push("x", &batch).expect("taken");
+    drop(batch);
+    taken(&mut session);
+    session.push("x", &points(&[10_000])).expect("in time");
+    taken(&mut session);
+    assert_eq!(counts(&session).dropped, 1);
+    assert_eq!(values.strong_count(), 1);
+    let late = session.take_late().expect("rows");
+    assert_eq!(text(&late[0].1), "6 7 7 dropped 493");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use tilt::{
 
 const ROWS: &str = "~y[t] = ~x[t]";
 const COUNT: &str = "~y[t on ~x[t-1 : t]] = reduce len ~x[t-1 : t]";
+const SESSIONS: &str = "~y[t sessions ~x gap 5] = reduce len ~x[event]";
 
 /// What comes in.
 #[derive(Clone, Copy)]
@@ -100,6 +101,49 @@ const CASES: &[Case] = &[
         completion: Completion::End,
         expected: &[],
         watermarks: &[1, 5, 5, 5, 9],
+        left_out: 0,
+    },
+    Case {
+        name: "punctuation_only, of session windows",
+        query: SESSIONS,
+        options: |x| x,
+        input: &[
+            Punctuation(1),
+            Punctuation(5),
+            Punctuation(5),
+            Punctuation(3),
+            Punctuation(9),
+        ],
+        completion: Completion::End,
+        expected: &[],
+        watermarks: &[1, 5, 5, 5, 9],
+        left_out: 0,
+    },
+    Case {
+        // An open event stays open; when its end comes, it is moved, too.
+        name: "shift_forward",
+        query: "~y[t] = ~x[t-1]",
+        options: |x| x,
+        input: &[
+            Row(0, 120, 1),
+            Start(4, 2),
+            Punctuation(120),
+            End(4, 300, 2),
+        ],
+        completion: Completion::End,
+        expected: &[(1, 121, 1), (5, 301, 2)],
+        watermarks: &[],
+        left_out: 0,
+    },
+    Case {
+        // Trill's windows have an event in the window of its start alone; here it is in all that it is active in.
+        name: "window_ignores_input_end",
+        query: "~y[t every 10 offset 9] = reduce len ~x[t-10 : t]",
+        options: |x| x,
+        input: &[Row(1, 25, 1), Start(2, 2), End(2, 15, 2)],
+        completion: Completion::End,
+        expected: &[(0, 10, 2), (10, 20, 2), (20, 30, 1)],
+        watermarks: &[],
         left_out: 0,
     },
     Case {
@@ -253,6 +297,43 @@ fn trills_ingress_cases() {
         if case.completion != Completion::Drop {
             assert_eq!((counted, late), all, "{}", case.name);
         }
+    }
+}
+
+/// `constant_duration_overrides_end` and `window_ignores_input_end`: of what matters by its start alone, only that is read. A length is then one of the input, and no end can come later.
+#[test]
+fn what_has_one_length_is_read_by_its_start() {
+    for (declared, query, expected) in [
+        ("fixed 5", "~y[t] = ~x[t] + 0", &[(3, 8, 1), (7, 12, 2)][..]),
+        (
+            "fixed 5",
+            "~y[t every 10 offset 9] = reduce len ~x[t-10 : t]",
+            &[(0, 10, 2), (10, 20, 1)],
+        ),
+        (
+            "point",
+            "~y[t every 10 offset 9] = reduce len ~x[t-10 : t]",
+            &[(0, 10, 2)],
+        ),
+    ] {
+        let text = format!(
+            "query q unit tick {{ input ~x: i64 {declared} overlap bag {query} output ~y }}"
+        );
+        let compiled = Query::parse(&text).expect("a query").compile();
+        let options = SessionOptions::new().egress(Layout::Interval);
+        let options = options.input("x", InputOptions::new(IngressOptions::stamp("t")));
+        let session = Session::new(&compiled.expect("compiles"), options);
+        let mut session = session.expect("a session");
+        // A stamp is the end: of Trill's `[s, s + 5)` the tick before.
+        let last = if declared == "point" { 0 } else { 4 };
+        for (start, value) in [(3, 1), (7, 2)] {
+            let number = |n: i64| -> ArrayRef { Arc::new(Int64Array::from(vec![n])) };
+            let columns = [("t", number(start + last)), ("x", number(value))];
+            let batch = RecordBatch::try_from_iter(columns).expect("a row");
+            session.push("x", &batch).expect("taken");
+        }
+        let found = session.close(Completion::End).expect("runs");
+        assert_eq!(rows(&found), expected, "{text}");
     }
 }
 

@@ -9,6 +9,7 @@ Most kills come within a hundred milliseconds after the first commit of a life, 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import subprocess
@@ -74,7 +75,7 @@ class Feed:
 
 
 def drawn(rows: int, columns: list[str], lateness: int, chance: random.Random) -> pl.DataFrame:
-    """Draw rows in an order that a lateness allows."""
+    """Draw rows in an order that a lateness of so many seconds allows."""
     times = sorted(chance.randrange(rows // 2) for _ in range(rows))
     order = sorted(range(rows), key=lambda i: (times[i] + chance.randrange(lateness + 1), i))
     found = {
@@ -92,7 +93,7 @@ def killed(case: Case, name: str, place: Path, kills: int, chance: random.Random
     feeds = {}
     for stream, format_ in case.formats.items():
         columns = list(query._sources[stream].peek().columns)
-        rows = drawn(total, columns, 5 if case.lateness else 0, chance)
+        rows = drawn(total, columns, case.delay if case.lateness else 0, chance)
         feeds[stream] = Feed(place / stream, format_, rows, chance)
     found: Counter[str] = Counter()
     for life in range(kills):
@@ -157,7 +158,14 @@ def seen(place: Path) -> str:
 
 
 def compare(case: Case, query: tl.Stream, place: Path, rows: dict[str, pl.DataFrame]) -> None:
-    """Refuse what is not, bit for bit, the result of a run on all rows."""
+    """Refuse what is not, bit for bit, the result of a run on rows that count, and late rows that are not the rest."""
+    if case.late == "drop":
+        assert case.lateness is not None
+        [(stream, frame)] = rows.items()
+        lateness = int(case.lateness.removesuffix("s"))
+        behind = frame["t"].cum_max() - lateness - frame["t"]
+        compare_late(place / "late.jsonl", frame.with_columns(by=behind).filter(behind > 0))
+        rows = {stream: frame.filter(behind <= 0)}
     whole = query.run(**{name: frame.sort("t", maintain_order=True) for name, frame in rows.items()})
     if case.sink in ("jsonl", "csv"):
         expected = place / "expected"
@@ -175,6 +183,16 @@ def compare(case: Case, query: tl.Stream, place: Path, rows: dict[str, pl.DataFr
         if a.dtype == pl.Float64:
             a, b = a.reinterpret(dtype=pl.UInt64), b.reinterpret(dtype=pl.UInt64)
         assert a.equals(b, check_dtypes=True, null_equal=True), f"{place}: column {column} differs"
+
+
+def compare_late(path: Path, late: pl.DataFrame) -> None:
+    """Refuse late rows that are not these, once each and in the order in which they came."""
+    assert len(late) > 0
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    found = [(line["end"], line["px"], line["sym"], line["late"], line["late_by"]) for line in lines]
+    expected = [(row["t"], row["px"], row["sym"], "dropped", row["by"]) for row in late.iter_rows(named=True)]
+    # As texts, which tell bits apart.
+    assert [*map(repr, found)] == [*map(repr, expected)], f"{path} has other late rows"
 
 
 def main() -> None:

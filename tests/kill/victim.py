@@ -20,6 +20,10 @@ class Case:
     """How the rows of each stream are written."""
     sink: Literal["parquet", "ipc", "csv", "jsonl"]
     lateness: str | None = None
+    delay: int = 5
+    """How many seconds rows come late at most, where there is a lateness."""
+    late: Literal["raise", "drop"] = "raise"
+    """What becomes of those that are later than that; if they are left out, they go to a sink of their own."""
 
     def _sink(self, place: Path) -> tl.live.Sink:
         if self.sink in ("jsonl", "csv"):
@@ -37,6 +41,8 @@ class Case:
             every=0,
             on_commit=lambda _: ready(),
             lateness=self.lateness,
+            late=self.late,
+            late_sink=tl.live.FileSink(place / "late.jsonl") if self.late == "drop" else None,
         )
 
 
@@ -48,6 +54,12 @@ def _mean() -> tl.Stream:
 def _keyed() -> tl.Stream:
     ticks = tl.source("ticks", {"t": "i64", "px": "f64", "sym": "utf8"}, time="t", unit="s").key_by("sym")
     return ticks.with_columns(mean=ticks["px"]["-30s":].mean(), most=ticks["px"]["-60s":].max())
+
+
+def _totals() -> tl.Stream:
+    ticks = tl.source("ticks", {"t": "i64", "px": "f64", "sym": "utf8"}, time="t", unit="s").key_by("sym")
+    # What each key looks back to is carried.
+    return ticks.with_columns(total=ticks["px"].cum_sum(), most=ticks["px"].cum_max(), mean=ticks["px"]["-30s":].mean())
 
 
 def _spread() -> tl.Stream:
@@ -62,6 +74,9 @@ CASES = {
     "by key, of Parquet files, to Parquet parts": Case(_keyed, {"ticks": "parquet"}, "parquet"),
     "of two streams, lines and Arrow files, to Arrow parts": Case(
         _spread, {"bids": "jsonl", "asks": "ipc"}, "ipc", "5s"
+    ),
+    "totals by key, of lines with late ones, to Parquet parts": Case(
+        _totals, {"ticks": "jsonl"}, "parquet", "5s", delay=8, late="drop"
     ),
 }
 

@@ -312,6 +312,23 @@ def test_status_tells_how_far_a_session_has_come() -> None:
     assert ticks()["qty"].cum_sum().session().status().holds_all is None
 
 
+def test_status_tells_the_memory_of_all_that_is_kept() -> None:
+    live = ticks()["px"].window("5s").sum().session(late="drop")
+    live.push({"t": 1000, "px": 1.0})
+    before = live.status().memory
+    live.push({"t": [1] * 500, "px": [1.0] * 500})
+    assert live.status().memory >= before + 500 * 16
+    live.late()
+    assert live.status().memory == before
+    # Of each key that ever came something is carried.
+    live = ticks().key_by("sym").select(total=tl.col("px").cum_sum()).session()
+    live.push({"t": list(range(100)), "px": [1.0] * 100, "sym": [f"k{t}" for t in range(100)]})
+    few = live.status().memory
+    live.push({"t": list(range(100, 1000)), "px": [1.0] * 900, "sym": [f"k{t}" for t in range(100, 1000)]})
+    assert live.status().holds_all is None
+    assert live.status().memory > few + 900 * 16
+
+
 def test_a_callback_gets_every_result() -> None:
     seen: list[tl.Table] = []
     query = ticks()["px"].window("5s").sum()
@@ -498,15 +515,45 @@ def test_checkpoints_go_on_elsewhere() -> None:
     assert together([*parts, live.push(rows[30:]), live.close()]) == expected
 
 
-def test_a_checkpoint_that_was_stored_goes_on_in_this_version() -> None:
+def _keyed_mean() -> tl.Stream:
+    return ticks().key_by("sym")["px"]["-7s":].mean()
+
+
+def _keyed_totals() -> tl.Stream:
+    x = ticks().key_by("sym")
+    return x.select(total=x["qty"].cum_sum(), mean=x["px"].cum_sum() / x["px"].cum_count(), last=x["px"]["-7s":].mean())
+
+
+def _recurrences() -> tl.Stream:
+    px = ticks()["px"]
+    smooth = px.lfilter([0.1], [1.0, -0.9])
+    found: tl.Stream = tl.struct(smooth=smooth, most=px.cum_max(), total=px.cum_sum(), last=px["-7s":].mean())
+    return found
+
+
+STORED: dict[str, Callable[[], tl.Stream]] = {
+    "checkpoint_3.bin": _keyed_mean,
+    "checkpoint_4.bin": _keyed_totals,
+    "checkpoint_4_recurrences.bin": _recurrences,
+}
+"""Checkpoints by the version of their format, of which the later ones have carried state."""
+
+
+def stored_rows() -> list[dict[str, Any]]:
+    return [{"t": t // 2, "px": t * 0.1, "qty": t % 7, "sym": "ab"[t % 2]} for t in range(60)]
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_a_checkpoint_that_was_stored_goes_on_in_this_version(name: str) -> None:
     # Made by `live.checkpoint()` after the first 30 rows. If this fails, checkpoints that users have are refused: read
     # them still, or give the format another version and say so in the changelog.
-    blob = (Path(__file__).parents[1] / "live" / "checkpoint_3.bin").read_bytes()
-    query = ticks().key_by("sym")["px"]["-7s":].mean()
-    rows = [{"t": t // 2, "px": t * 0.1, "qty": 1, "sym": "ab"[t % 2]} for t in range(60)]
+    blob = (Path(__file__).parents[1] / "live" / name).read_bytes()
+    query = STORED[name]()
+    rows = stored_rows()
     first = query.session(lateness="2s", late="drop").push(rows[:30])
     live = Session.restore(query, blob)
     assert live.status().streams["ticks"].accepted == 30
+    assert live.status().holds_all is None
     assert together([first, live.push(rows[30:]), live.close()]) == bits(query.run(ticks=rows_table(rows)))
 
 

@@ -97,7 +97,7 @@ pub struct HeldInput {
     pub input: String,
     /// Rows.
     pub rows: usize,
-    /// Their bytes, about.
+    /// Their bytes, about; of the first input also those of what the run keeps besides rows: what stages and windows go on from, and keys.
     pub bytes: usize,
 }
 
@@ -388,20 +388,30 @@ impl Live {
     /// What is held of each input, in order of declaration.
     pub fn held(&self) -> Vec<HeldInput> {
         let ids = self.query.inner.program.inputs().map(|(id, _)| id);
+        let mut besides = self.bytes_besides();
         let held = self.inputs.iter().zip(ids).map(|(input, id)| {
             let carried = match &self.going {
                 Going::Steps(running) if running.carried => running.steps.rows_of(id),
                 Going::Keys(each) if each.carried => each.rows_of(id),
                 _ => 0,
             };
-            let rows = input.held_rows().max(carried);
+            let rows = input.held_rows();
             HeldInput {
                 input: input.name.clone(),
-                rows,
-                bytes: rows * input.row_bytes(),
+                rows: rows.max(carried),
+                bytes: rows * input.row_bytes() + std::mem::take(&mut besides),
             }
         });
         held.collect()
+    }
+
+    /// Bytes of what is kept besides rows of inputs, about.
+    fn bytes_besides(&self) -> usize {
+        match &self.going {
+            Going::Steps(running) => running.steps.bytes(),
+            Going::Keys(each) => each.bytes(),
+            Going::Unknown | Going::Parts | Going::Failed(_) => 0,
+        }
     }
 
     /// Why all rows are held, of one input or more, if they are.

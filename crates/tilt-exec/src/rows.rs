@@ -247,6 +247,15 @@ pub(crate) struct RowsKept {
 }
 
 impl RowsKept {
+    /// Bytes of what is stored, without what the reduction makes of it.
+    pub(crate) fn bytes(&self) -> usize {
+        let columns = self.columns.iter().map(|column| {
+            let validity = column.validity.as_ref().map_or(0, Returned::len);
+            column.values.len() + validity
+        });
+        columns.sum()
+    }
+
     /// The first positions, a multiple of eight, are there no longer.
     pub(crate) fn forget(&mut self, positions: usize) {
         for column in &mut self.columns {

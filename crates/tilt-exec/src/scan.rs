@@ -60,10 +60,10 @@ pub(crate) struct WindowRun<'a> {
     params: Vec<u64>,
     /// The largest number of positions in a window so far.
     widest: u64,
-    /// Positions of windows without a beginning that are there no longer.
-    gone: u64,
     /// Bits of all magnitudes so far.
     magnitude: u64,
+    /// Of totals that are looked at position by position, and not guessed from widths and magnitudes: whether one did not fit.
+    overflowed: Option<bool>,
     panes: Option<Panes>,
     state: State<'a>,
     /// Whether nothing reads what it comes to for the chunk.
@@ -75,8 +75,6 @@ pub(crate) struct WindowRun<'a> {
 /// What a window keeps from one run of its stage to the next, which goes on with the rows after.
 pub(crate) struct Kept {
     widest: u64,
-    /// Positions that are there no longer.
-    gone: u64,
     magnitude: u64,
     /// `None` if it is made anew.
     scans: Option<Scans>,
@@ -106,9 +104,22 @@ impl Kept {
         }
     }
 
+    /// Bytes of its columns.
+    pub(crate) fn bytes(&self) -> usize {
+        let scans = match &self.scans {
+            Some(Scans::Blocks(blocks)) => blocks.bytes(),
+            Some(Scans::Doubling(doubling)) => doubling.bytes(),
+            Some(Scans::Columns(columns)) => columns.bytes(),
+            Some(Scans::Rows(rows)) => rows.bytes(),
+            Some(Scans::Totals(_)) | None => 0,
+        };
+        scans + self.panes.as_ref().map_or(0, Panes::bytes)
+    }
+
     /// Writes what a window without a beginning carries, and what is known of the others.
     pub(crate) fn save(&mut self, out: &mut Writer) {
-        for word in [self.widest, self.gone, self.magnitude] {
+        // Between these was a count that nothing needs any more.
+        for word in [self.widest, 0, self.magnitude] {
             out.word(word);
         }
         match &mut self.scans {
@@ -122,14 +133,13 @@ impl Kept {
 
     /// What was [written](Self::save) of a window; other scans are made anew.
     pub(crate) fn restore(plan: &WindowPlan, from: &mut Reader) -> Option<Self> {
-        let (widest, gone, magnitude) = (from.word()?, from.word()?, from.word()?);
+        let (widest, _, magnitude) = (from.word()?, from.word()?, from.word()?);
         let scans = match from.word()? {
             0 => None,
             _ => Some(Scans::Columns(Columns::restore(plan, from)?)),
         };
         Some(Self {
             widest,
-            gone,
             magnitude,
             scans,
             panes: None,
@@ -139,7 +149,6 @@ impl Kept {
 
     /// The first positions of the source, a multiple of eight, are there no longer. Nothing asks for them any more.
     pub(crate) fn forget(&mut self, positions: usize) {
-        self.gone += positions as u64;
         // Panes would have to be cut.
         if self.panes.take().is_some() {
             self.scans = None;
@@ -181,7 +190,6 @@ impl<'a> WindowRun<'a> {
         let series = &all[&range.plan.stream];
         let before = kept.as_ref();
         let (widest, magnitude) = before.map_or((0, 0), |k| (k.widest, k.magnitude));
-        let gone = before.map_or(0, |kept| kept.gone);
         let (mut scans, before, start) = match kept {
             Some(kept) => (kept.scans, kept.panes, kept.start),
             None => (None, None, Start::Anew),
@@ -193,6 +201,9 @@ impl<'a> WindowRun<'a> {
             .map(|(source, (_, access))| whole(source, access.nullable, series, all, &mut bits));
         let before = before.filter(|panes| panes.goes_on_in(range));
         let open = piece.open.then_some(until);
+        // A stretch of a stage sees some of the positions only.
+        let is_whole = !matches!(start, Start::Running { .. });
+        let is_exact = range.plan.is_running() && is_whole && plan.guard != Guard::None;
         let panes = plan.panes.map(|panes| match (before, &start) {
             (Some(before), _) => before.resume(range, open),
             (None, start) => {
@@ -280,8 +291,8 @@ impl<'a> WindowRun<'a> {
                 .map(|p| param(piece, p, series))
                 .collect(),
             widest,
-            gone,
             magnitude,
+            overflowed: is_exact.then_some(false),
             panes,
             state,
             is_idle: false,
@@ -302,7 +313,6 @@ impl<'a> WindowRun<'a> {
         };
         Kept {
             widest: self.widest,
-            gone: self.gone,
             magnitude: self.magnitude,
             panes: self
                 .panes
@@ -316,6 +326,9 @@ impl<'a> WindowRun<'a> {
     pub(crate) fn may_overflow(&self) -> bool {
         if self.plan.guard == Guard::None {
             return false;
+        }
+        if let Some(overflowed) = self.overflowed {
+            return overflowed;
         }
         // The magnitude of a total is less than that of all bits times the count.
         let bits = 64 - self.magnitude.leading_zeros() + (64 - self.widest.leading_zeros());
@@ -390,6 +403,11 @@ impl<'a> WindowRun<'a> {
                     self.magnitude |= totals.last();
                 }
             }
+            State::Columns(columns) if let Some(overflowed) = &mut self.overflowed => {
+                let before = columns.total();
+                let scanned = columns.advance(&calls, range, &rows, scratch);
+                *overflowed |= columns.overflows(&scanned, before);
+            }
             State::Columns(columns) => {
                 let scanned = columns.advance(&calls, range, &rows, scratch);
                 if self.plan.guard == Guard::Slot {
@@ -397,12 +415,7 @@ impl<'a> WindowRun<'a> {
                 }
                 self.magnitude |= leaf_magnitude(self.plan.guard, self.all, scanned);
                 if self.plan.guard != Guard::None && range.width().is_none() {
-                    let gone = if range.plan.is_running() {
-                        self.gone
-                    } else {
-                        0
-                    };
-                    self.widest = self.widest.max(range.widest(scratch) + gone);
+                    self.widest = self.widest.max(range.widest(scratch));
                 }
             }
             State::Folded(_) => self.fold(piece, range, rows.len(), scratch),

@@ -9,7 +9,7 @@ use arrow_select::interleave::interleave;
 use tilt_data::{DataError, Layout, SnapshotBuffer};
 use tilt_ir::Span;
 
-use crate::edges::as_bytes;
+use crate::{edges::as_bytes, port::bytes};
 
 /// Results as they were given out.
 #[derive(Clone, Debug)]
@@ -24,6 +24,11 @@ impl Given {
             events: part.positions().map(|row| part.event(row)).collect(),
             rows: part.to_record_batch(layout)?,
         })
+    }
+
+    /// Their bytes, about.
+    pub(crate) fn bytes(&self) -> usize {
+        bytes(self.rows.columns().iter()) + self.events.len() * size_of::<Span>()
     }
 }
 

@@ -44,6 +44,19 @@ pub(crate) struct LateRow {
     pub(crate) by: i64,
 }
 
+/// Gives rows a chunk of their own, so that they do not keep all that came with them.
+pub(crate) fn apart(late: &mut [LateRow]) -> Result<(), ArrowError> {
+    if late.is_empty() {
+        return Ok(());
+    }
+    let chunk = Arc::new(gather(late.iter().map(|late| &late.row))?);
+    for (place, late) in late.iter_mut().enumerate() {
+        late.row.chunk = Arc::clone(&chunk);
+        late.row.place = place;
+    }
+    Ok(())
+}
+
 /// Late rows that nobody has taken yet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LateRows {
@@ -56,6 +69,10 @@ impl LateRows {
     /// All of them, those last of which it is not decided what becomes of them.
     pub(crate) fn all(&self) -> impl Iterator<Item = &LateRow> {
         self.rows.iter().chain(self.undecided.values())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len() + self.undecided.len()
     }
 
     /// Adds a row that was moved and may still be left out.

@@ -18,7 +18,7 @@ use crate::{
     edges::{Begun, Edges, as_bytes},
     error::SessionError,
     grid::{Grids, Off, next_on},
-    late::{Fate, LateRow, LateRows},
+    late::{Fate, LateRow, LateRows, apart},
     options::{InputOptions, Policy},
     queue::{Disjoint, Queue, end_open},
     row::{Row, gather},
@@ -363,6 +363,7 @@ impl Port {
                 });
             }
         }
+        apart(&mut late)?;
         (self.high, self.seq, self.counts) = (high, seq, counts);
         self.edges = begun.unwrap_or_default();
         self.queue.runs.extend(runs);

@@ -8,7 +8,7 @@ use tilt_ir::{Lineage, OPEN, Reach};
 use crate::{
     changes::{Given, changes},
     error::SessionError,
-    late::{Fate, LateRow},
+    late::{Fate, LateRow, apart},
     options::{Completion, Mode, Policy, SessionOptions},
     pace::Pace,
     port::Port,
@@ -20,6 +20,64 @@ use crate::{
 ///
 /// Rows are [pushed](Self::push), results [taken](Self::take): together they are what a run on all rows that count gives, bit for bit, whatever the size of batches and
 /// the order of rows within the lateness that is allowed.
+///
+/// | | |
+/// |---|---|
+/// | [`push`](Self::push), [`take`](Self::take), [`take_now`](Self::take_now) | rows in, results out |
+/// | [`advance`](Self::advance), [`advance_input`](Self::advance_input), [`catch_up`](Self::catch_up) | time has come to an instant, or past the last row: none waits any longer |
+/// | [`idle`](Self::idle), [`at`](Self::at) | nobody waits for an input: said, or found out by the caller's clock |
+/// | [`take_late`](Self::take_late), [`status`](Self::status) | late rows that were left out or moved; how far the session has come, and what it keeps |
+/// | [`checkpoint`](Self::checkpoint), [`restore`](Self::restore) | the session as bytes, and back |
+/// | [`close`](Self::close) | the end, and what becomes of the rest |
+///
+/// ```
+/// use std::sync::Arc;
+/// use tilt_data::{IngressOptions, arrow::array::{Array, Float64Array, Int64Array, RecordBatch}};
+/// use tilt_exec::Query;
+/// use tilt_live::{Completion, InputOptions, Policy, Session, SessionOptions};
+///
+/// let text = "query q unit tick { input ~x: f64 point  ~y[t every 10] = reduce sum ~x[t-10 : t]  output ~y }";
+/// let compiled = Query::parse(text)?.compile()?;
+/// let options = || {
+///     let x = InputOptions::new(IngressOptions::stamp("t")).lateness(2).policy(Policy::Drop);
+///     SessionOptions::new().input("x", x)
+/// };
+/// let mut session = Session::new(&compiled, options())?;
+/// let rows = |times: Vec<i64>| {
+///     let values = Float64Array::from_iter_values(times.iter().map(|t| *t as f64));
+///     RecordBatch::try_from_iter([("t", Arc::new(Int64Array::from(times)) as _), ("x", Arc::new(values) as _)])
+/// };
+/// let sums = |batch: &RecordBatch| -> Vec<f64> {
+///     let column: &Float64Array = batch["y"].as_any().downcast_ref().expect("doubles");
+///     column.values().to_vec()
+/// };
+///
+/// // The watermark is 12, so what ends at 10 is certain, and the row at 3 is late.
+/// session.push("x", &rows(vec![8, 14, 3])?)?;
+/// assert_eq!(sums(&session.take()?), [8.0]);
+/// assert_eq!(session.status().inputs[0].counts.dropped, 1);
+/// let late = session.take_late_of("x")?.expect("a row");
+/// assert_eq!(late["late_by"].as_ref(), &Int64Array::from(vec![9]) as &dyn Array);
+///
+/// // Time goes on without rows, too.
+/// session.advance(21)?;
+/// assert_eq!(sums(&session.take()?), [14.0]);
+///
+/// // A row waits for others of its time, until it is said that none comes.
+/// session.push("x", &rows(vec![35])?)?;
+/// assert_eq!(session.status().inputs[0].buffered, 1);
+/// session.catch_up()?;
+/// assert!(session.take()?.num_rows() == 0 && session.status().inputs[0].buffered == 0);
+///
+/// // The cell that ends at 40 is not over: it comes with the end of all time, and not with that of the last row.
+/// let bytes = session.checkpoint()?;
+/// for (completion, rest) in [(Completion::End, &[35.0][..]), (Completion::Flush, &[]), (Completion::Drop, &[])] {
+///     let mut again = Session::restore(&compiled, &bytes, options())?;
+///     assert_eq!(sums(&again.close(completion)?), rest);
+///     assert!(again.push("x", &rows(vec![50])?).is_err());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Session {
     pub(crate) compiled: Compiled,
@@ -315,6 +373,7 @@ impl Session {
     /// How far the session has come.
     pub fn status(&self) -> Status {
         let some = |t: i64| Some(t).filter(|t| *t > i64::MIN);
+        let mut revised = self.view.as_ref().map_or(0, Given::bytes);
         let inputs = self.ports.iter().zip(self.live.held()).map(|(port, held)| {
             let buffered = port.queue.len();
             InputStatus {
@@ -323,7 +382,10 @@ impl Session {
                 is_idle: port.is_idle,
                 buffered,
                 held: held.rows,
-                bytes: held.bytes + buffered * (port.row_bytes + size_of::<Row>()),
+                bytes: held.bytes
+                    + buffered * (port.row_bytes + size_of::<Row>())
+                    + port.late.len() * (port.row_bytes + size_of::<LateRow>())
+                    + std::mem::take(&mut revised),
                 counts: port.counts,
             }
         });
@@ -420,6 +482,7 @@ impl Session {
                 .left_out
                 .into_iter()
                 .filter(|(row, _)| !row.yields());
+            let mut late = Vec::new();
             for (row, previous) in in_time {
                 port.counts.accepted -= 1;
                 port.counts.overlapping += 1;
@@ -432,8 +495,10 @@ impl Session {
                     });
                 }
                 let (fate, by) = (Fate::Overlapping, 0);
-                port.late.push(LateRow { row, fate, by });
+                late.push(LateRow { row, fate, by });
             }
+            apart(&mut late)?;
+            late.into_iter().for_each(|late| port.late.push(late));
         }
         error.map_or(Ok(()), Err)
     }

@@ -28,7 +28,8 @@ pub struct InputStatus {
     pub buffered: usize,
     /// Rows that results still to come depend on.
     pub held: usize,
-    /// Bytes of all these rows, about.
+    /// Bytes of all these rows and of late ones that nobody has taken, about; of the first input also those of what the run keeps besides rows, which is what stages and windows go on from, of
+    /// keys, and of results that may be revised.
     pub bytes: usize,
     /// What became of its rows.
     pub counts: Counts,

@@ -65,6 +65,29 @@
 //! how many threads it runs, and can cancel and watch it. [`Compiled::stream`] runs on input that arrives in chunks,
 //! [`Compiled::analyze`] tells what a run did. `examples/service.rs` embeds a query in a service.
 //!
+//! Rows that arrive one after the other, in any order, are [pushed](live::Session::push) into a [`live::Session`] of a [`Compiled`], which gives results as soon as they are certain:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use tilt::arrow::array::{Array, Float64Array, Int64Array, RecordBatch};
+//! use tilt::live::{Completion, InputOptions, Session, SessionOptions};
+//! use tilt::{Query, Stream, data::IngressOptions, ir::{DType, Input, Unit}};
+//!
+//! let price = Stream::input(Input::point("price", DType::F64, Unit::Tick));
+//! let mean = price.window(10).mean().alias("mean");
+//! let query = Query::new(mean.program("mean")?)?.compile()?;
+//! let prices = InputOptions::new(IngressOptions::stamp("t")).lateness(3);
+//! let mut session = Session::new(&query, SessionOptions::new().input("price", prices))?;
+//! let times = Int64Array::from(vec![1, 9, 7]);
+//! let values = Float64Array::from(vec![1.0, 9.0, 5.0]);
+//! session.push("price", &RecordBatch::try_from_iter([("t", Arc::new(times) as _), ("price", Arc::new(values) as _)])?)?;
+//! // A price of 6 or later may still come.
+//! assert_eq!(session.take()?["mean"].as_ref(), &Float64Array::from(vec![1.0]) as &dyn Array);
+//! let rest = session.close(Completion::End)?;
+//! assert_eq!(rest["mean"].as_ref(), &Float64Array::from(vec![3.0, 5.0]) as &dyn Array);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! | module | subject |
 //! |---|---|
 //! | [`ir`] | queries: text form, verifier, lineage, optimiser |

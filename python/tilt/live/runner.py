@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 _RUN = ("threads", "backend", "functions", "clock")
 """Options that may be others each time."""
 _MANY_ROWS = 1 << 20
+"""Results that are committed before it is time."""
 _KEPT_LATE = 1 << 16
 """How many late rows of a stream a session keeps until they are taken."""
-"""Results that are committed before it is time."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.001, 0.1
 """Seconds between two looks at sources that have nothing."""
 

@@ -22,7 +22,11 @@ class StreamStatus:
     held: int
     """Rows that results still to come depend on."""
     memory: int
-    """The bytes of all these rows, about."""
+    """The bytes of all these rows and of late ones that nobody has taken, about.
+
+    Of the first stream also those of what is kept besides rows: what windows go on from, and results that may be
+    revised.
+    """
     accepted: int
     """Rows that count, adjusted and revising ones among them."""
     dropped: int
@@ -52,5 +56,5 @@ class Status:
 
     @property
     def memory(self) -> int:
-        """The bytes of all rows that wait or are held, about."""
+        """The bytes of all that the session keeps, about: rows, late rows, and what it goes on from."""
         return sum(stream.memory for stream in self.streams.values())

@@ -3,6 +3,9 @@
 //! Keys do not see each other. Where the events of the output begin and end with rows of their key, and do not look ahead, only a key with new rows has new results, and
 //! those cost what its rows cost. Where they are cells of a grid all keys share a clock: rows are taken when time has passed the end of a cell, and then every key goes on that has rows
 //! which cells to come look back to. A key that nothing looks back to any more is forgotten.
+//!
+//! What they cannot settle (an integer total that may not fit, rows that the plan was not made for, more keys than have a run each) parts do by runs of their own. The runs of keys begin anew from
+//! rows that are held later, once parts have cost as much as that.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -362,6 +365,13 @@ impl EachKey {
         self.runs.iter().map(|run| run.steps.rows_of(id)).sum()
     }
 
+    /// Bytes of what runs keep, and of keys, about.
+    pub(super) fn bytes(&self) -> usize {
+        let runs = self.runs.iter();
+        let steps = runs.map(|run| size_of::<OfKey>() + run.steps.bytes());
+        steps.sum::<usize>() + self.keys.bytes()
+    }
+
     /// Forgets keys without rows that results after `until` look back to, if there may be many.
     pub(super) fn forget(&mut self, until: i64) {
         let Some(lookback) = self.lookback else {
@@ -473,6 +483,13 @@ impl Keys {
 
     pub(super) fn len(&self) -> usize {
         self.rows.len()
+    }
+
+    /// Bytes of all keys, about.
+    fn bytes(&self) -> usize {
+        let keys = self.numbers.keys();
+        let of_key = |key: &[u8]| 2 * key.len() + size_of::<(Box<[u8]>, u32, OwnedRow)>();
+        keys.map(|key| of_key(key)).sum()
     }
 
     /// Writes all keys.
@@ -621,5 +638,83 @@ impl Keys {
         let mut each = new.iter();
         self.rows
             .retain(|_| each.next().is_some_and(Option::is_some));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::{Float64Array, Int64Array};
+    use tilt_data::{Column, Layout, Spans, Timeline};
+    use tilt_ir::Unit;
+
+    use super::*;
+    use crate::{Live, Query, RunOptions, live::going::Going};
+
+    const WINDOW: i64 = MOST as i64 + 4096;
+
+    /// A row a tick from an instant on.
+    fn rows(from: i64, keys: impl Iterator<Item = i64>) -> SnapshotBuffer {
+        let keys = Int64Array::from_iter_values(keys);
+        let ends: Vec<i64> = (from..).take(keys.len()).collect();
+        let values = ends.iter().map(|t| t.rem_euclid(977) as f64 / 8.0);
+        let values = Float64Array::from_iter_values(values);
+        let columns = vec![
+            Column::new("k", Arc::new(keys)),
+            Column::new("v", Arc::new(values)),
+        ];
+        let timeline = Timeline::explicit(ends.into(), Spans::Fixed(1));
+        SnapshotBuffer::record(timeline, columns, None, Unit::Tick).expect("as many rows")
+    }
+
+    fn has_runs(live: &Live) -> bool {
+        matches!(&live.going, Going::Keys(each) if !each.runs.is_empty())
+    }
+
+    #[test]
+    fn keys_have_runs_again_once_there_are_fewer() {
+        let text = format!(
+            "query q unit tick {{ input ~x: {{k: i64, v: f64}} point key k  ~v[t] = ~x[t].v  ~y[t] = reduce sum ~v[t-{WINDOW} : t]  output ~y }}"
+        );
+        let query = Query::parse(&text).expect("a query").compile();
+        let query = query.expect("compiles");
+        let options = RunOptions::default().threads(1);
+        let mut live = query.live(&options).expect("a live run");
+        let (mut at, mut told) = (1, Vec::new());
+        let mut all = Vec::new();
+        let mut push = |live: &mut Live, count: usize, key: &dyn Fn(i64) -> i64| {
+            let keys: Vec<i64> = (at..).take(count).map(key).collect();
+            live.push("x", &rows(at, keys.iter().copied()))
+                .expect("in order");
+            told.push(live.take().expect("runs"));
+            at += count as i64;
+            all.extend(keys);
+        };
+        // Keys that come once, then more of them than have a run each among the rows that are held, then a few again.
+        for _ in 0..8 {
+            push(&mut live, 1024, &|t| t);
+            push(&mut live, 32, &|t| t);
+        }
+        assert!(has_runs(&live));
+        let mut had_none = false;
+        while live.held()[0].rows < WINDOW as usize {
+            push(&mut live, 1024, &|t| t);
+            had_none |= !has_runs(&live);
+        }
+        assert!(had_none);
+        for _ in 0..WINDOW / 1024 + 8 {
+            push(&mut live, 1024, &|t| t % 7);
+            push(&mut live, 8, &|t| t % 7);
+        }
+        assert!(has_runs(&live));
+        let inputs = BTreeMap::from([("x".to_owned(), rows(1, all.into_iter()))]);
+        let expected = query.run(&inputs, &options).expect("runs");
+        let batch = |rows: &SnapshotBuffer| rows.to_record_batch(Layout::Interval).expect("rows");
+        let mut first = 0;
+        for part in told.iter().map(batch).filter(|part| part.num_rows() > 0) {
+            let of_run = batch(&expected).slice(first, part.num_rows());
+            assert_eq!(part.columns(), of_run.columns());
+            first += part.num_rows();
+        }
+        assert_eq!(first, expected.len());
     }
 }

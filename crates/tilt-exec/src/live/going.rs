@@ -251,6 +251,11 @@ impl Live {
                 self.going = Going::Parts;
                 return Ok(None);
             }
+            // Runs of keys may do again for the rows that are held later.
+            Err(_) if !is_carried => {
+                self.going = Going::Unknown;
+                return Ok(None);
+            }
             Err(trouble) => return self.give_up(trouble).map(|()| None),
         };
         let output = each.assemble(program, &parts)?;

@@ -208,7 +208,6 @@ impl Begin {
         };
         Some(Kept {
             widest: 0,
-            gone: 0,
             magnitude: 0,
             scans: Some(Scans::Columns(columns.0.clone())),
             panes: None,
@@ -262,7 +261,6 @@ impl Begin {
         };
         Kept {
             widest: 0,
-            gone: 0,
             magnitude: self.magnitude,
             scans,
             panes: None,

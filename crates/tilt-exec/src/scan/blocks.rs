@@ -47,6 +47,12 @@ pub(super) struct BlockScans {
 }
 
 impl BlockScans {
+    /// Bytes of its columns.
+    pub(super) fn bytes(&self) -> usize {
+        let columns = self.late.iter().chain(&self.early);
+        columns.map(Held::bytes).sum()
+    }
+
     pub(super) fn new(
         steady: Steady,
         (forward, backward): (usize, usize),

@@ -102,6 +102,12 @@ impl Columns {
         }
     }
 
+    /// Bytes of its columns.
+    pub(super) fn bytes(&self) -> usize {
+        let columns = self.suffixes.iter().chain(&self.prefixes);
+        columns.map(|memory| memory.len()).sum()
+    }
+
     pub(super) fn is_running(&self) -> bool {
         self.running
     }
@@ -290,6 +296,35 @@ impl Columns {
     /// What the carry of the last slot has gathered.
     pub(super) fn last(&self) -> u64 {
         self.carry.last().map_or(0, |word| *word)
+    }
+
+    /// What the first slot has come to, of 64 bits.
+    pub(super) fn total(&self) -> u64 {
+        self.carry.first().map_or(0, |word| *word)
+    }
+
+    /// Whether a running total of the first slot, of 64 bits, is more than these hold at one of the positions that were scanned last. `before` is the one before
+    /// them. Each adds 64 bits at most, so the step to a total that does not fit shows by signs.
+    pub(super) fn overflows(&self, positions: &Range<usize>, mut before: u64) -> bool {
+        let (memory, (_, ty)) = (&self.prefixes[0], self.slots[0]);
+        debug_assert_eq!(ty.bits(), 64, "other totals are not guarded");
+        #[expect(clippy::cast_ptr_alignment, reason = "columns are aligned to vectors")]
+        let first = memory.as_ptr().cast::<u64>();
+        let first = first.wrapping_add(PAD + positions.start - self.base);
+        // SAFETY: what was scanned last is held, and nobody writes it meanwhile.
+        let totals = unsafe { std::slice::from_raw_parts(first, positions.len()) };
+        let is_signed = ty.is_signed();
+        let lost = totals.iter().fold(0, |lost, total| {
+            let before = std::mem::replace(&mut before, *total);
+            let carried = if is_signed {
+                (before ^ total) & (total.wrapping_sub(before) ^ total)
+            } else {
+                // The bit above the highest.
+                u64::from(*total < before) << 63
+            };
+            lost | carried
+        });
+        lost >> 63 != 0
     }
 
     /// Scans what a chunk of rows reads; returns the positions that are new.

@@ -43,6 +43,12 @@ pub(super) struct Doubling {
 }
 
 impl Doubling {
+    /// Bytes of its columns.
+    pub(super) fn bytes(&self) -> usize {
+        let columns = self.late.iter().chain(&self.early);
+        columns.map(Held::bytes).sum()
+    }
+
     pub(super) fn new(
         plan: DoublingPlan,
         steady: Steady,

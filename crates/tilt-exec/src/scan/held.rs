@@ -46,6 +46,11 @@ impl Held {
         }
     }
 
+    /// Bytes of its memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.memory.len()
+    }
+
     /// Room for so many positions, over which the next ones are written.
     pub(super) fn ring(slot: (Combine, Ty), lap: usize) -> Self {
         Self {

@@ -40,6 +40,12 @@ pub(super) struct Panes {
 }
 
 impl Panes {
+    /// Bytes of its columns.
+    pub(super) fn bytes(&self) -> usize {
+        let columns = self.columns.0.iter();
+        columns.map(|(memory, _)| memory.len()).sum()
+    }
+
     /// No panes are folded. While more positions may come, only those panes count that have all of theirs: those of rows before `open`.
     pub(super) fn new(
         plan: PanePlan,

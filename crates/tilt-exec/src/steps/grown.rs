@@ -62,6 +62,12 @@ impl Grown {
         }
     }
 
+    /// Bytes of its memory.
+    pub(super) fn bytes(&self) -> usize {
+        let valid = self.valid.as_ref().map_or(0, |room| room.memory.len());
+        self.values.memory.len() + valid
+    }
+
     /// The same column, if nobody reads it.
     pub(super) fn unread(self) -> Self {
         Self {

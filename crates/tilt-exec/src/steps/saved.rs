@@ -9,7 +9,7 @@ use tilt_codegen::lir::Sink;
 use tilt_data::SnapshotBuffer;
 use tilt_ir::StreamId;
 
-use super::{Common, Steps, reads::Read};
+use super::{Common, Steps, grown::Grown, reads::Read};
 use crate::{
     bytes::{Reader, Writer},
     facts::SeriesFacts,
@@ -76,6 +76,18 @@ impl Steps {
     pub(crate) fn rows_of(&self, id: StreamId) -> usize {
         let track = self.streams.get(&id);
         track.map_or(0, |track| self.axes[track.axis].times.all())
+    }
+
+    /// Bytes of memory: columns of rows and of stages, and what windows keep of them.
+    pub(crate) fn bytes(&self) -> usize {
+        let axes = self.axes.iter().map(|axis| {
+            let choices = axis.choices.iter().map(Vec::len).sum::<usize>();
+            axis.times.bytes() + choices * size_of::<u32>()
+        });
+        let columns = self.streams.values().flat_map(|track| &track.columns);
+        let windows = self.stages.iter().flat_map(|stage| &stage.kept);
+        let windows = windows.map(Kept::bytes).sum::<usize>();
+        axes.sum::<usize>() + columns.map(Grown::bytes).sum::<usize>() + windows
     }
 
     /// Writes all that later steps depend on.

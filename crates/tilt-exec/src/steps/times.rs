@@ -133,6 +133,16 @@ impl Times {
         }
     }
 
+    /// Bytes of their memory.
+    pub(super) fn bytes(&self) -> usize {
+        match &self.kind {
+            Kind::Regular { .. } => 0,
+            Kind::Fixed { ends, .. } => ends.bytes(),
+            Kind::UntilNext { stamps, .. } => stamps.bytes(),
+            Kind::Intervals { starts, ends, .. } => starts.bytes() + ends.bytes(),
+        }
+    }
+
     /// How many rows have come.
     pub(super) fn all(&self) -> usize {
         self.len
