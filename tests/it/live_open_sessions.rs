@@ -52,7 +52,7 @@ fn stamps(next: &mut impl FnMut(i64) -> i64) -> Vec<i64> {
     stamps.collect()
 }
 
-fn points(seed: u64) -> SnapshotBuffer {
+pub(crate) fn points(seed: u64) -> SnapshotBuffer {
     let mut next = noise(seed);
     let timeline = Timeline::explicit(stamps(&mut next).into(), Spans::Fixed(1));
     record(timeline, next)
@@ -180,7 +180,7 @@ fn wrong(declared: &str, rows: &SnapshotBuffer, bodies: &[&str], seen: usize) ->
     wrong
 }
 
-fn check(declared: &str, rows: &SnapshotBuffer, bodies: &[&str], seen: usize) {
+pub(crate) fn check(declared: &str, rows: &SnapshotBuffer, bodies: &[&str], seen: usize) {
     let wrong = wrong(declared, rows, bodies, seen);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

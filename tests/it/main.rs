@@ -19,6 +19,7 @@ mod live;
 mod live_adjust;
 mod live_carried;
 mod live_cells;
+mod live_counted;
 mod live_open_sessions;
 mod live_policies;
 mod live_progress;

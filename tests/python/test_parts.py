@@ -64,12 +64,22 @@ QUERIES: dict[str, Callable[[tl.Stream], tl.Stream]] = {
         .lookup(tl.table({"n": [1, 2, 3], "what": ["x", "y", "z"]}, key="n"), on="group")
         .select("what", "px")
     ),
-    # This carries the whole past.
+    "filtered": lambda s: s["px"].filter(s["px"] > 100).window(tl.count(5)).mean(),
+    "sessions": lambda s: s["px"].window(tl.session("3s")).agg(n=tl.len(), top=tl.max()),
+    "sessions by key": lambda s: s.key_by("sym")["px"].window(tl.session("9s")).agg(n=tl.len(), top=tl.max()),
+    # These carry the whole past.
     "total": lambda s: s["qty"][:].sum(),
+    "decay": lambda s: tl.recur(lambda y: 0.9 * y.prev(1) + 0.1 * s["px"]),
     # These need all of it, and are run as a whole.
     "ewm": lambda s: s["px"].ewm(alpha=0.1),
     "median": lambda s: s["px"][:].median(),
 }
+WHOLE = {"ewm", "median"}
+
+
+def test_few_queries_are_run_as_a_whole() -> None:
+    streams = {name: query(tl.stream(ticks(10), time="t", unit="s")) for name, query in QUERIES.items()}
+    assert {name for name, stream in streams.items() if stream._query().whole is not None} == WHOLE
 
 
 @pytest.mark.parametrize("name", QUERIES)

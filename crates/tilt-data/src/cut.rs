@@ -2,9 +2,20 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, ops::Range};
 
+use arrow_array::Array;
+use arrow_buffer::NullBuffer;
 use tilt_ir::{Reach, Span};
 
 use crate::{error::Result, snapshot::SnapshotBuffer};
+
+/// What the events of a reach are counted by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Counted {
+    /// Events.
+    Events,
+    /// Events that have a value in each column, keys aside.
+    CompleteRows,
+}
 
 impl SnapshotBuffer {
     /// The events that the part `span` of a query's output may depend on, sharing all buffers: [`cut_rows`] as a slice.
@@ -27,7 +38,7 @@ impl SnapshotBuffer {
     /// event it stands in for free, since an event count starts at the current event, which may last longer than the part.
     /// Rows that start before the point reached are kept, and with them, in a bag, those between.
     pub fn cut_rows(&self, span: Span, lookback: Reach, lookahead: Reach) -> Range<usize> {
-        let first = self.reach_back(span.start, lookback);
+        let first = self.row_back(span.start, lookback, Counted::Events);
         let end = self.reach_ahead(span.end, lookahead);
         first..end.max(first)
     }
@@ -37,34 +48,41 @@ impl SnapshotBuffer {
     ///
     /// # Errors
     /// When there is no such column, or it has no keys.
-    pub fn rows_back_by_key(&self, column: &str, from: i64, lookback: Reach) -> Result<Vec<usize>> {
+    pub fn rows_back_by_key(
+        &self,
+        column: &str,
+        from: i64,
+        lookback: Reach,
+        counted: Counted,
+    ) -> Result<Vec<usize>> {
         let Reach::Bounded {
             ticks,
             events: events @ 1..,
         } = lookback
         else {
-            return Ok((self.reach_back(from, lookback)..self.len()).collect());
+            return Ok((self.row_back(from, lookback, counted)..self.len()).collect());
         };
-        let timeline = self.timeline();
+        let (timeline, counts) = (self.timeline(), self.counts(counted, column));
         let end = |row: &u64| timeline.end(*row as usize);
         let groups = self.groups(column)?;
         let mut kept: Vec<usize> = Vec::new();
         for (_, range) in groups.iter() {
             let rows = &groups.rows[range];
             let (before, after) = rows.split_at(rows.partition_point(|row| end(row) <= from));
-            let mut walk = Walk::new(from.saturating_add(1), ticks, events);
-            let events = before
-                .iter()
-                .rev()
-                .filter(|row| self.is_event(**row as usize));
-            let reached = events.take_while(|row| walk.step(end(row)));
-            kept.extend(reached.chain(after).map(|row| *row as usize));
+            let walk = Walk::new(from.saturating_add(1), ticks, events);
+            let counted_rows = before.iter().rev().filter(|row| counts(**row as usize));
+            let before = match walk.back(counted_rows.map(end), counted) {
+                Some(furthest) => &before[before.partition_point(|row| end(row) < furthest)..],
+                None => before,
+            };
+            kept.extend(before.iter().chain(after).map(|row| *row as usize));
         }
         kept.sort_unstable();
         Ok(kept)
     }
 
-    fn reach_back(&self, from: i64, reach: Reach) -> usize {
+    /// The first row that what comes after `from` may depend on, as [`cut_rows`](Self::cut_rows) finds it.
+    pub fn row_back(&self, from: i64, reach: Reach, counted: Counted) -> usize {
         let timeline = self.timeline();
         let (ticks, events) = match reach {
             Reach::Unbounded => return 0,
@@ -73,16 +91,26 @@ impl SnapshotBuffer {
             }
             Reach::Bounded { ticks, events } => (ticks, events),
         };
-        let mut first = timeline.ends_until(from);
-        let mut walk = Walk::new(from.saturating_add(1), ticks, events);
-        // Rows that are no events must not split a gap into two smaller ones.
-        for row in (0..first).rev().filter(|i| self.is_event(*i)) {
-            if !walk.step(timeline.end(row)) {
-                break;
-            }
-            first = row;
+        let first = timeline.ends_until(from);
+        let walk = Walk::new(from.saturating_add(1), ticks, events);
+        // Rows that do not count must not split a gap into two smaller ones.
+        let counts = self.counts(counted, "");
+        let counted_rows = (0..first).rev().filter(|row| counts(*row));
+        match walk.back(counted_rows.map(|row| timeline.end(row)), counted) {
+            Some(furthest) => timeline.ends_until(furthest.saturating_sub(1)).min(first),
+            None => 0,
         }
-        first
+    }
+
+    /// Whether a row counts; the values of `key` do not.
+    fn counts(&self, counted: Counted, key: &str) -> impl Fn(usize) -> bool {
+        let columns = match counted {
+            Counted::Events => &[],
+            Counted::CompleteRows => self.columns(),
+        };
+        let columns = columns.iter().filter(|column| column.name() != key);
+        let nulls: Vec<NullBuffer> = columns.filter_map(|c| c.array().logical_nulls()).collect();
+        move |row| self.is_event(row) && nulls.iter().all(|nulls| nulls.is_valid(row))
     }
 
     fn reach_ahead(&self, from: i64, reach: Reach) -> usize {
@@ -155,6 +183,20 @@ impl Walk {
         self.at = end;
         self.covered = covered;
         true
+    }
+
+    /// The furthest end into the past, with the ends of rows that count on the way; `None` if any is as near.
+    fn back(mut self, ends: impl Iterator<Item = i64>, counted: Counted) -> Option<i64> {
+        for end in ends {
+            if !self.step(end) {
+                return Some(match counted {
+                    Counted::Events => self.at,
+                    // Events that do not count may lie further back, as far as ticks are left.
+                    Counted::CompleteRows => self.at.saturating_sub(self.ticks - self.covered),
+                });
+            }
+        }
+        (counted == Counted::Events).then_some(self.at)
     }
 
     /// The furthest instant into the future, after a step was refused: no gap is left to skip, so what is left of the

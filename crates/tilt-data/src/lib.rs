@@ -50,6 +50,7 @@ mod snapshot;
 mod time_column;
 mod timeline;
 
+pub use cut::Counted;
 pub use egress::{EgressOptions, Layout};
 pub use error::{DataError, Result};
 pub use gaps::{Gaps, KnownGaps};

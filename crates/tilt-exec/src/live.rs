@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use arrow_array::ArrayRef;
 use tilt_data::SnapshotBuffer;
-use tilt_ir::{Lineage, OPEN, Span};
+use tilt_ir::{OPEN, Span};
 
 use crate::{
     error::Error,
@@ -26,6 +26,7 @@ use crate::{
         limits::{Kind, Limits, MindsEnd},
         lines::Lines,
         open_sessions::OpenSessions,
+        past::Past,
         state::LiveState,
     },
     query::{Backend, Compiled, RunOptions},
@@ -44,6 +45,7 @@ mod held;
 pub(crate) mod limits;
 mod lines;
 mod open_sessions;
+mod past;
 pub(crate) mod state;
 
 /// So many rows of a push go on to the steps at once, while they are in a cache.
@@ -133,7 +135,9 @@ impl Compiled {
     pub fn live(&self, options: &RunOptions) -> Result<Live, Error> {
         let (program, lineage) = (&self.inner.program, &self.inner.lineage);
         let sessions = OpenSessions::of(self);
-        let past = sessions.as_ref().map_or(lineage, OpenSessions::past);
+        // What sessions look back to is held until it is known how long they are.
+        let held = Past::of(program, lineage);
+        let past = sessions.as_ref().map_or(&held, OpenSessions::past);
         let obstacles = limits::obstacles(program, lineage, past);
         let why = |kind: Kind| {
             let of_kind = obstacles.iter().find(|obstacle| obstacle.kind == kind);
@@ -141,7 +145,7 @@ impl Compiled {
         };
         let (holds, waits) = (why(Kind::Holds), why(Kind::Waits));
         let inputs = program.inputs().map(|(id, input)| {
-            let mut arriving = Arriving::new(program, id, lineage.halo(id));
+            let mut arriving = Arriving::new(program, id, lineage.halo(id), held.back(id));
             let holds = obstacles.iter().any(|obstacle| {
                 let of_others =
                     program.streams[obstacle.stream].as_input().is_some() && obstacle.stream != id;
@@ -561,10 +565,13 @@ impl Live {
         Ok(output)
     }
 
-    /// How far back results look, as far as that has a bound.
-    pub(crate) fn past(&self) -> &Lineage {
-        let sessions = self.sessions.as_ref();
-        sessions.map_or(&self.query.inner.lineage, OpenSessions::past)
+    /// How far back results look, sessions aside.
+    pub(crate) fn past(&self) -> Past {
+        let (program, lineage) = (&self.query.inner.program, &self.query.inner.lineage);
+        match self.sessions {
+            Some(_) => Past::if_sessions_last(program, 1),
+            None => Past::of(program, lineage),
+        }
     }
 
     /// The output that ends in `wanted`, which is in the part `(until, end]`, from what is held.

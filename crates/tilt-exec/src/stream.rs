@@ -96,7 +96,7 @@ impl Compiled {
     {
         let (program, lineage) = (&self.inner.program, &self.inner.lineage);
         let mut live = self.live(options)?;
-        limits::check(program, lineage, live.past(), live.carries())?;
+        limits::check(program, lineage, &live.past(), live.carries())?;
         let mut given = inputs;
         let mut chunks = Vec::new();
         for (_, input) in program.inputs() {

@@ -96,19 +96,29 @@ pub struct Lineage {
 impl Lineage {
     /// Resolves the boundaries of a verified program.
     pub fn new(program: &Program) -> Self {
-        Self::with_sessions(program, None)
+        Self::resolved(program, None, Totality::new)
     }
 
     /// The same of data whose sessions last `longest` ticks at most, which is positive: how far back those matter that depend on no session
     /// which is longer.
     pub fn if_sessions_last(program: &Program, longest: i64) -> Self {
-        Self::with_sessions(program, Some(longest))
+        Self::resolved(program, Some(longest), Totality::new)
     }
 
-    fn with_sessions(program: &Program, longest_session: Option<i64>) -> Self {
+    /// The same where events of inputs are counted by rows that have a value in each column but that of the key: a column of a record may be φ, so a window of twenty of its values
+    /// has no bound in events, but one in such rows. Sessions last `longest_session` ticks at most, if that is known.
+    pub fn of_complete_rows(program: &Program, longest_session: Option<i64>) -> Self {
+        Self::resolved(program, longest_session, Totality::if_complete)
+    }
+
+    fn resolved(
+        program: &Program,
+        longest_session: Option<i64>,
+        totality: impl Fn(&Program, &Timelines) -> Totality,
+    ) -> Self {
         let timelines = Timelines::with_sessions(program, longest_session);
         let mut resolver = Resolver {
-            totality: Totality::new(program, &timelines),
+            totality: totality(program, &timelines),
             timelines,
             program,
             longest_session,
@@ -283,7 +293,7 @@ fn each(extents: &Extents, f: impl Fn(Extent) -> Extent) -> Extents {
 
 /// How the events of a stream can be counted.
 enum Density {
-    /// One event for every event of the input.
+    /// At least one event for every event of the input that counts.
     Input(StreamId),
     /// By data only.
     Unknown,

@@ -144,11 +144,25 @@ pub(crate) fn strict_in_source(program: &Program, body: ExprId, source: Source) 
 #[derive(Clone, Debug)]
 pub(crate) struct Totality {
     total: Vec<bool>,
+    /// Whether only those positions of inputs count at which each column has a value.
+    if_complete: bool,
 }
 
 impl Totality {
     pub(crate) fn new(program: &Program, timelines: &Timelines) -> Self {
-        let mut this = Self { total: Vec::new() };
+        Self::of(program, timelines, false)
+    }
+
+    /// The same of positions at which rows of inputs have a value in each column but that of the key.
+    pub(crate) fn if_complete(program: &Program, timelines: &Timelines) -> Self {
+        Self::of(program, timelines, true)
+    }
+
+    fn of(program: &Program, timelines: &Timelines, if_complete: bool) -> Self {
+        let mut this = Self {
+            total: Vec::new(),
+            if_complete,
+        };
         for (_, stream) in program.streams.iter() {
             let total = match stream {
                 Stream::Input(_) => true,
@@ -285,6 +299,13 @@ impl NeverNull<'_> {
                     .iter()
                     .find(|f| f.0 == *name)
                     .is_some_and(|f| self.check(f.1)),
+                // A null is a key like any other, and a column that is a record has fields that may be φ.
+                Expr::At { stream, offset: 0 } => {
+                    let input = self.program.streams[*stream].as_input();
+                    self.totality.if_complete
+                        && input.is_some_and(|input| input.key.as_deref() != Some(name))
+                        && self.is_present(*stream)
+                }
                 _ => false,
             },
             Expr::Cast(a, to) => self.check(*a) && always_casts(self.program.dtype(*a), to),

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use arrow_array::{BooleanArray, Int64Array, cast::AsArray, types::Int64Type};
-use tilt_data::{Column, SnapshotBuffer, Spans, Timeline};
+use arrow_array::{Array, BooleanArray, Int64Array, cast::AsArray, types::Int64Type};
+use tilt_data::{Column, Counted, SnapshotBuffer, Spans, Timeline};
 use tilt_ir::{OPEN, Reach, Span, SpanRule, Unit};
 
 use crate::support::{Rng, events, interval_stream, stream};
@@ -226,7 +226,9 @@ fn what_keys_count_is_what_cuts_of_their_streams_keep() {
             ticks: rng.range(0, 12),
             events: rng.range(0, 3) as u64,
         };
-        let kept = whole.rows_back_by_key("key", from, reach).unwrap();
+        let kept = whole
+            .rows_back_by_key("key", from, reach, Counted::Events)
+            .unwrap();
         assert!(kept.is_sorted());
         let events = |rows: &mut dyn Iterator<Item = usize>| -> BTreeSet<usize> {
             rows.filter(|row| whole.is_event(*row)).collect()
@@ -241,5 +243,81 @@ fn what_keys_count_is_what_cuts_of_their_streams_keep() {
         assert_eq!(events(&mut kept.into_iter()), expected, "{from} {reach:?}");
     }
     let points = stream(&[1, 2], SpanRule::Point);
-    assert!(points.rows_back_by_key("key", 0, counted(1)).is_err());
+    assert!(
+        points
+            .rows_back_by_key("key", 0, counted(1), Counted::Events)
+            .is_err()
+    );
+}
+
+/// Rows that have no value in some column do not count, and those among them that a column has a value in are kept as far as it may be looked back to.
+#[test]
+fn rows_that_are_not_complete_do_not_count() {
+    let mut rng = Rng(11);
+    for _ in 0..2000 {
+        let mut t = 0;
+        let times = (0..rng.range(0, 30)).map(|_| {
+            t += rng.range(0, 4);
+            t
+        });
+        let times: Vec<i64> = times.collect();
+        let key: Int64Array = times.iter().map(|_| rng.chance(80).then_some(1)).collect();
+        let mut column = || -> Int64Array {
+            let values = times.iter().map(|t| rng.chance(70).then_some(*t));
+            values.collect()
+        };
+        let (a, b) = (column(), column());
+        let reach = Reach::Bounded {
+            ticks: rng.range(0, 8),
+            events: rng.range(1, 4) as u64,
+        };
+        let from = rng.range(-2, 60);
+        let timeline = Timeline::explicit(times.clone().into(), Spans::Fixed(1));
+        let columns = vec![
+            Column::new("a", Arc::new(a.clone())),
+            Column::new("b", Arc::new(b.clone())),
+        ];
+        let both = SnapshotBuffer::record(timeline.clone(), columns, None, Unit::Tick).unwrap();
+        let first = both.row_back(from, reach, Counted::CompleteRows);
+        // What is kept holds what the events of each column look back to.
+        for values in [&a, &b] {
+            let value = Column::new("v", Arc::new(values.clone()));
+            let alone = SnapshotBuffer::scalar(timeline.clone(), value, Unit::Tick).unwrap();
+            let needed = alone.row_back(from, reach, Counted::Events);
+            let events = (needed..alone.len()).find(|row| alone.is_event(*row));
+            assert!(first <= events.unwrap_or(usize::MAX), "{from} {reach:?}");
+        }
+        // Nor more than the complete rows alone look back to, but for others next to them.
+        let complete = |row: &usize| a.is_valid(*row) && b.is_valid(*row);
+        let counted_before = (0..first).rev().filter(complete).count();
+        let alone: Int64Array = (0..times.len())
+            .map(|row| complete(&row).then_some(0))
+            .collect();
+        let alone = Column::new("v", Arc::new(alone));
+        let alone = SnapshotBuffer::scalar(timeline.clone(), alone, Unit::Tick).unwrap();
+        let needed = alone.row_back(from, reach, Counted::Events);
+        let dropped = (0..needed).filter(complete).count();
+        assert_eq!(counted_before, dropped, "{from} {reach:?}");
+
+        // The same of one key, whose own values do not count.
+        let columns = vec![
+            Column::new("k", Arc::new(key.clone())),
+            Column::new("a", Arc::new(a.clone())),
+        ];
+        let keyed = SnapshotBuffer::record(timeline.clone(), columns, None, Unit::Tick).unwrap();
+        let kept = keyed.rows_back_by_key("k", from, reach, Counted::CompleteRows);
+        let kept: BTreeSet<usize> = kept.unwrap().into_iter().collect();
+        for of_key in [Some(1), None] {
+            let rows: Vec<usize> = (0..times.len())
+                .filter(|row| key.is_valid(*row) == of_key.is_some())
+                .collect();
+            let part = keyed.gather(&rows).unwrap();
+            let part_a = part.column("a").unwrap().array().clone();
+            let value = Column::new("v", part_a);
+            let alone = SnapshotBuffer::scalar(part.timeline().clone(), value, Unit::Tick).unwrap();
+            let needed = alone.row_back(from, reach, Counted::Events);
+            let events = (needed..alone.len()).filter(|row| alone.is_event(*row));
+            assert!(events.map(|row| rows[row]).all(|row| kept.contains(&row)));
+        }
+    }
 }

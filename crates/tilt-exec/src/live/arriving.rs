@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 
 use arrow_array::{Array, ArrayRef, new_empty_array};
-use tilt_data::{Column, DataError, SnapshotBuffer, Spans, Timeline, dtype::to_arrow};
+use tilt_data::{Column, Counted, DataError, SnapshotBuffer, Spans, Timeline, dtype::to_arrow};
 use tilt_interp::{RunError, check_buffer};
 use tilt_ir::{DType, Halo, Input, OPEN, Overlap, Program, Reach, Span, SpanRule, StreamId};
 
 use crate::{
     error::Error,
-    live::{by_key::ByKey, held::Held, limits::Limits, state::InputState},
+    live::{by_key::ByKey, held::Held, limits::Limits, past::Back, state::InputState},
     steps::Arrived,
     tail::EndsOf,
 };
@@ -52,17 +52,18 @@ pub(crate) struct Arriving {
     /// The widest rows so far.
     row_bytes: usize,
     /// How far back rows are held, and how much longer to find rows of a key that overlap.
-    pub(super) lookback: Reach,
+    pub(super) lookback: Back,
     pub(super) slack: i64,
 }
 
 impl Arriving {
-    pub(crate) fn new(program: &Program, id: StreamId, halo: Option<Halo>) -> Self {
+    pub(crate) fn new(program: &Program, id: StreamId, halo: Option<Halo>, back: Back) -> Self {
         let input = program.streams[id].as_input().expect("an input");
         let none = nothing(program, input);
-        let lookback = match halo.map_or(Reach::NONE, |halo| halo.lookback) {
-            Reach::Bounded { events: 1.., .. } if !can_count_by_key(input) => Reach::Unbounded,
-            lookback => lookback,
+        let lookback = if back.counts() && !can_count_by_key(input) {
+            Back::ALL
+        } else {
+            back
         };
         Self {
             id,
@@ -95,7 +96,7 @@ impl Arriving {
 
     /// Holds all rows; those of an input that the output does not depend on as well, if output may exist for a key that only they have.
     pub(crate) fn hold_all(&mut self, has_keys: bool) {
-        self.lookback = Reach::Unbounded;
+        self.lookback = Back::ALL;
         self.has_keys = has_keys;
     }
 
@@ -511,11 +512,14 @@ impl Arriving {
 
     /// The rows that a part of the output depends on.
     pub(crate) fn cut(&mut self, part: Span) -> Result<SnapshotBuffer, Error> {
-        // What is held of keys that count their events is no more than twice what they need.
-        let lookback = match self.lookback {
-            Reach::Bounded { events: 1.., .. } if self.is_keyed => Reach::Unbounded,
-            lookback => lookback,
-        };
+        // What is held of keys that count their events, and where not all events count, is no more than twice what is needed.
+        let Back { reach, counted } = self.lookback;
+        let lookback =
+            if self.lookback.counts() && (self.is_keyed || counted == Counted::CompleteRows) {
+                Reach::Unbounded
+            } else {
+                reach
+            };
         let from = part.start.saturating_sub(self.slack);
         let lookahead = self.halo.map_or(Reach::Unbounded, |halo| halo.lookahead);
         let cut = |held: &SnapshotBuffer| {
@@ -538,7 +542,7 @@ impl Arriving {
     }
 
     /// The same of rows that are further back than what follows `until` looks.
-    pub(super) fn forget_beyond(&mut self, until: i64, lookback: Reach) -> Result<(), Error> {
+    pub(super) fn forget_beyond(&mut self, until: i64, lookback: Back) -> Result<(), Error> {
         let from = until.saturating_sub(self.slack);
         let forgotten = self.held.forget(from, lookback);
         if forgotten.map_err(|error| self.broken(error))? {

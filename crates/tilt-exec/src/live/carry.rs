@@ -10,7 +10,7 @@
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use tilt_data::SnapshotBuffer;
-use tilt_ir::{Input, Overlap, Reach, SpanRule, StreamId};
+use tilt_ir::{Input, Overlap, SpanRule, StreamId};
 
 use super::{
     Live,
@@ -18,6 +18,7 @@ use super::{
     each_key::EachKey,
     error::LiveError,
     going::{Going, Running, events_of},
+    past::Back,
 };
 use crate::{
     bytes::{Reader, Writer},
@@ -252,7 +253,7 @@ impl Live {
 impl Arriving {
     /// Holds no rows that results which were told depend on.
     pub(super) fn hold_no_more(&mut self) {
-        self.lookback = Reach::NONE;
+        self.lookback = Back::NONE;
     }
 }
 

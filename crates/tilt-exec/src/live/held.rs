@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use tilt_data::{DataError, SnapshotBuffer};
-use tilt_ir::{OPEN, Reach, Span};
+use tilt_ir::{OPEN, Reach};
 
-use super::coded::Coded;
+use super::{coded::Coded, past::Back};
 use crate::tail::{Fresh, Tail};
 
 /// Rows that are held of all keys before it is looked which of them are not needed.
@@ -354,16 +354,15 @@ impl Held {
         if chunk == 0 { self.gone } else { 0 }
     }
 
-    /// Drops rows that nothing after `from` depends on, with a lookback of `reach`. Whether there were others before some of them.
-    pub(crate) fn forget(&mut self, from: i64, reach: Reach) -> Result<bool, DataError> {
+    /// Drops rows that nothing after `from` depends on, which looks so far back. Whether there were others before some of them.
+    pub(crate) fn forget(&mut self, from: i64, back: Back) -> Result<bool, DataError> {
         self.shown = None;
         let rows = self.rows;
-        let counts = matches!(reach, Reach::Bounded { events: 1.., .. });
         let mut are_between = false;
-        if let Some(key) = self.key.clone().filter(|_| counts) {
-            are_between = self.drop_rows_by_key(&key, from, reach)?;
+        if let Some(key) = self.key.clone().filter(|_| back.counts()) {
+            are_between = self.drop_rows_by_key(&key, from, back)?;
         } else {
-            self.drop_rows(from, reach)?;
+            self.drop_rows(from, back)?;
         }
         // Rows that are looked back to more than once are worth codes.
         if let Some(key) = self
@@ -382,13 +381,15 @@ impl Held {
     }
 
     /// The same where each key counts its own events. Whether something was dropped.
-    fn drop_rows_by_key(&mut self, key: &str, from: i64, reach: Reach) -> Result<bool, DataError> {
+    fn drop_rows_by_key(&mut self, key: &str, from: i64, back: Back) -> Result<bool, DataError> {
         // Finding out takes as long as there are rows, so not before they are twice as many.
         if self.len() < (2 * self.counted).max(FEW) {
             return Ok(false);
         }
         let all = self.len();
-        let kept = self.join()?.rows_back_by_key(key, from, reach)?;
+        let Back { reach, counted } = back;
+        let all_rows = self.join()?;
+        let kept = all_rows.rows_back_by_key(key, from, reach, counted)?;
         self.counted = kept.len();
         if kept.len() == all {
             return Ok(false);
@@ -402,8 +403,8 @@ impl Held {
         Ok(true)
     }
 
-    fn drop_rows(&mut self, from: i64, reach: Reach) -> Result<(), DataError> {
-        let Reach::Bounded { ticks, events } = reach else {
+    fn drop_rows(&mut self, from: i64, back: Back) -> Result<(), DataError> {
+        let Reach::Bounded { ticks, events } = back.reach else {
             return Ok(());
         };
         if events > 0 {
@@ -416,8 +417,7 @@ impl Held {
         let until = from.saturating_sub(ticks);
         while let Some(chunk) = self.chunks.front() {
             let first = if events > 0 {
-                let rest = Span::new(from, i64::MAX);
-                chunk.cut_rows(rest, reach, Reach::Unbounded).start
+                chunk.row_back(from, back.reach, back.counted)
             } else {
                 chunk.timeline().ends_until(until)
             };

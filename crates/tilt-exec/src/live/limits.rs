@@ -9,7 +9,10 @@ use tilt_ir::{
 
 use crate::{
     error::Error,
-    live::arriving::{can_count_by_key, is_in_order},
+    live::{
+        arriving::{can_count_by_key, is_in_order},
+        past::Past,
+    },
 };
 
 /// What results depend on of where the run ends, if all events have known ends.
@@ -300,9 +303,7 @@ pub(crate) struct Obstacle {
     pub(crate) why: String,
 }
 
-/// `past` is the lineage that tells how far results look back: of a run that knows how long sessions are, that of such data.
-pub(crate) fn obstacles(program: &Program, lineage: &Lineage, past: &Lineage) -> Vec<Obstacle> {
-    let knows_sessions = !std::ptr::eq(lineage, past);
+pub(crate) fn obstacles(program: &Program, lineage: &Lineage, past: &Past) -> Vec<Obstacle> {
     let mut found = Vec::new();
     let mut meets = |kind: Kind, stream: StreamId, why: String| {
         found.push(Obstacle { kind, stream, why });
@@ -311,7 +312,7 @@ pub(crate) fn obstacles(program: &Program, lineage: &Lineage, past: &Lineage) ->
         let Some(input) = program.streams[id].as_input() else {
             continue;
         };
-        let lookback = past.halo(id).map_or(halo.lookback, |halo| halo.lookback);
+        let lookback = past.back(id).reach;
         for (reach, side, kind) in [
             (lookback, "past", Kind::Holds),
             (halo.lookahead, "future", Kind::Waits),
@@ -346,7 +347,7 @@ pub(crate) fn obstacles(program: &Program, lineage: &Lineage, past: &Lineage) ->
             of_events |=
                 matches!(expr, Expr::Reduce { window, .. } if window.bounds == Bounds::Event);
         });
-        if of_events && !(knows_sessions && are_sessions(program, id)) {
+        if of_events && !(past.knows_sessions && are_sessions(program, id)) {
             let why = "its windows are as long as events, which may have started at any time";
             meets(Kind::Holds, id, why.to_owned());
         }
@@ -372,7 +373,7 @@ fn are_sessions(program: &Program, id: StreamId) -> bool {
 pub(crate) fn check(
     program: &Program,
     lineage: &Lineage,
-    past: &Lineage,
+    past: &Past,
     carries: bool,
 ) -> Result<(), Error> {
     let mut obstacles = obstacles(program, lineage, past).into_iter();

@@ -92,7 +92,7 @@ impl Live {
 impl Arriving {
     /// Rows that end up to here are not held for a part that begins at `start`; `None` if they are not held by time alone.
     fn held_from(&self, start: i64) -> Option<i64> {
-        match self.lookback {
+        match self.lookback.reach {
             Reach::Bounded { ticks, events: 0 } => {
                 Some(start.saturating_sub(self.slack).saturating_sub(ticks))
             }

@@ -2,19 +2,20 @@
 //!
 //! How far back a session begins is known from rows alone: lineage has no bound for it. But a session that has ended is told, or is read for as long as lineage says, and one that begins
 //! later begins later. So what has to be held begins with the earliest of those that are open, or that are still read; how long these are is found by running the query up to its sessions on the
-//! rows that are held, and lineage tells the rest ([`Lineage::if_sessions_last`]).
+//! rows that are held, and lineage tells the rest ([`Past::if_sessions_last`]).
 //!
 //! Sessions with a greatest length are found without it. Where one of them begins depends on those before, back to a gap in the events, so that is where rows are held from.
 
 use std::collections::BTreeMap;
 
 use tilt_data::SnapshotBuffer;
-use tilt_ir::{Clock, DType, Expr, Lineage, Program, Reach, Scalar, Span};
+use tilt_ir::{Clock, DType, Expr, Program, Scalar, Span};
 
 use super::{
     Live,
     arriving::Arriving,
     limits::{self, Kind, Limits},
+    past::Past,
 };
 use crate::{
     error::Error,
@@ -29,8 +30,8 @@ const FEW: usize = 1 << 10;
 pub(super) struct OpenSessions {
     /// The sessions of each clock, as queries: programs until they are needed.
     clocks: Vec<Sessions>,
-    /// How far back results look besides sessions, of each input.
-    past: Lineage,
+    /// How far back results look besides sessions.
+    past: Past,
     /// How many rows were left when it was last looked.
     left: usize,
 }
@@ -52,7 +53,7 @@ impl OpenSessions {
         if clocks.is_empty() {
             return None;
         }
-        let past = Lineage::if_sessions_last(program, 1);
+        let past = Past::if_sessions_last(program, 1);
         // Cells are there from the start of the run on, and sessions of cells depend on it.
         let sees_all = Limits::of(program, lineage).back == i64::MAX;
         let holds = limits::obstacles(program, lineage, &past);
@@ -65,7 +66,7 @@ impl OpenSessions {
     }
 
     /// How far back results look besides sessions.
-    pub(super) fn past(&self) -> &Lineage {
+    pub(super) fn past(&self) -> &Past {
         &self.past
     }
 
@@ -77,10 +78,7 @@ impl OpenSessions {
         options: &RunOptions,
     ) -> Result<i64, Error> {
         // Those that have ended may be read for so long.
-        let read = match self.past.lookback() {
-            Reach::Bounded { ticks, .. } => ticks,
-            Reach::Unbounded => i64::MAX,
-        };
+        let read = self.past.ticks().unwrap_or(i64::MAX);
         let options = RunOptions {
             part: Some(Span::new(until.saturating_sub(read), i64::MAX)),
             ..options.clone()
@@ -149,10 +147,10 @@ impl Live {
         // What was told stays told, also if this was cancelled: then it is looked another time.
         if let Some(Ok(longest)) = longest.last() {
             let program = &self.query.inner.program;
-            let past = Lineage::if_sessions_last(program, longest);
+            let past = Past::if_sessions_last(program, longest);
             for ((id, _), input) in program.inputs().zip(&mut self.inputs) {
-                if let Some(halo) = past.halo(id) {
-                    input.forget_beyond(part.start, halo.lookback)?;
+                if input.halo.is_some() {
+                    input.forget_beyond(part.start, past.back(id))?;
                 }
             }
         }

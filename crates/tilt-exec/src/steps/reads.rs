@@ -260,6 +260,11 @@ fn ranged(plan: &Plan, stage: &Stage, number: usize) -> Option<Read> {
                 Current::Started | Current::Choice(_) => None,
             }
         }
+        // Events that are not at every row may be any number of rows back.
+        Bounds::Ordinal { lo: Some(lo), hi } if hi <= 0 && range.current == Current::Row => {
+            let events = usize::try_from(1 - lo).unwrap_or(1);
+            Some(Read::Events { back: 0, events })
+        }
         Bounds::Ordinal { .. } => None,
         Bounds::Event => {
             let length = plan.axes[&stage.stream].length?;

@@ -115,3 +115,39 @@ fn distances_beyond_64_bits_saturate() {
     assert_eq!(halo.lookback, bounded(i64::MAX, 0));
     assert_eq!(halo.lookahead, Reach::NONE);
 }
+
+#[test]
+fn values_of_a_column_are_counted_by_rows_that_have_all_columns() {
+    let reach = |body: &str| {
+        let text = format!(
+            "query q unit s {{ input ~x: {{k: i64, a: f64, n: i64}} point key k {body} output ~y }}"
+        );
+        let program = parse(&text).unwrap_or_else(|e| panic!("{e}"));
+        let complete = Lineage::of_complete_rows(&program, None);
+        (Lineage::new(&program).lookback(), complete.lookback())
+    };
+    let counts = |events| (Reach::Unbounded, bounded(0, events));
+    assert_eq!(
+        reach("~v[t] = ~x[t].a ~y[t] = reduce std ~v[#-20 : #]"),
+        counts(20)
+    );
+    assert_eq!(
+        reach("~v[t] = ~x[t].a * 2.0 ~y[t] = ~v[t] - ~v.prev(3)"),
+        counts(3)
+    );
+    let both = reach("~v[t] = ~x[t].a ~m[t] = reduce mean ~v[t-9s : t] ~y[t] = ~m.prev(2)");
+    assert_eq!(both, (Reach::Unbounded, bounded(9, 2)));
+    // Rows are events whatever they have.
+    assert_eq!(
+        reach("~y[t] = ~x.prev(2).a"),
+        (bounded(0, 2), bounded(0, 2))
+    );
+    // Which rows have no value is not known of these.
+    let all = (Reach::Unbounded, Reach::Unbounded);
+    assert_eq!(
+        reach("~v[t] = if ~x[t].a > 1.0 then ~x[t].a else null ~y[t] = ~v.prev(1)"),
+        all
+    );
+    assert_eq!(reach("~v[t] = ~x[t].n / ~x[t].n ~y[t] = ~v.prev(1)"), all);
+    assert_eq!(reach("~v[t] = ~x[t].k ~y[t] = ~v.prev(1)"), all);
+}
