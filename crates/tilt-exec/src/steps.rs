@@ -409,9 +409,15 @@ impl Steps {
         }
         let mut columns = track.columns.iter_mut();
         let mut append = |name: Option<&str>| {
-            let (column, values) = (columns.next(), rows.column(name));
-            let taken = column.zip(values);
-            taken.is_some_and(|(column, values)| column.append_values(len, rows.len(), values))
+            let (Some(column), Some(mut parts)) = (columns.next(), rows.column(name)) else {
+                return false;
+            };
+            let mut at = len;
+            parts.all(|(rows, values)| {
+                let fits = column.append_values(at, rows, values);
+                at += rows;
+                fits
+            })
         };
         track.rows = times.all();
         match &input.dtype {

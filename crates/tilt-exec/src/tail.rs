@@ -1,14 +1,17 @@
 //! Rows of small pushes, put together as they come.
 //!
-//! Making an Arrow array costs more than the few values that a small push has. So its values are copied to the ends of columns that grow, and one array is made for many pushes.
+//! Making an Arrow array costs more than the few values that a small push has. So its values are [put together](values) with others, and one array is made for many pushes.
 
-use arrow_array::{Array, ArrayRef, downcast_primitive_array, make_array};
-use arrow_buffer::{Buffer, MutableBuffer};
+use arrow_array::{Array, ArrayRef, make_array};
 use arrow_data::ArrayData;
 use arrow_schema::DataType;
 use tilt_data::{Column, DataError, SnapshotBuffer, Spans, Stamps, Timeline};
 
-/// Pushes of more rows are not copied: sharing their memory costs less.
+use values::Values;
+
+mod values;
+
+/// Pushes of more rows are not put together: looking at them as they are costs less.
 const SMALL: usize = 1 << 11;
 /// So many rows are worth arrays of their own.
 const FULL: usize = 1 << 17;
@@ -20,7 +23,7 @@ pub(crate) struct Tail {
     like: SnapshotBuffer,
     length: i64,
     ends: Ends,
-    columns: Vec<MutableBuffer>,
+    values: Values,
     /// The first rows, which nobody needs any more.
     gone: usize,
     /// The first rows, which were [passed on](Self::pass_on).
@@ -117,11 +120,7 @@ impl Tail {
                 EndsOf::Regular { t0, period, .. } => Ends::Regular { t0, period, len: 0 },
                 EndsOf::Explicit(_) => Ends::Explicit(Vec::new()),
             },
-            columns: chunk
-                .columns()
-                .iter()
-                .map(|_| MutableBuffer::new(0))
-                .collect(),
+            values: Values::new(),
             gone: 0,
             passed_on: 0,
         };
@@ -139,7 +138,7 @@ impl Tail {
             && chunk.unit() == self.like.unit()
             && chunk.shape() == self.like.shape()
             && chunk.null_rows() == 0
-            && chunk.columns().len() == self.columns.len()
+            && chunk.columns().len() == self.like.columns().len()
             && chunk
                 .columns()
                 .iter()
@@ -172,7 +171,7 @@ impl Tail {
         values: impl ExactSizeIterator<Item = &'a ArrayRef>,
     ) -> bool {
         let rows = ends.len();
-        values.len() == self.columns.len()
+        values.len() == self.like.columns().len()
             && self.goes_on_at(ends, length)
             && self.like.columns().iter().zip(values).all(|(like, array)| {
                 let array = array.as_ref();
@@ -191,9 +190,7 @@ impl Tail {
                 all.extend((0..len as i64).map(|row| t0 + period * row));
             }
         }
-        for (column, array) in self.columns.iter_mut().zip(values) {
-            column.extend_from_slice(bytes(array));
-        }
+        self.values.append(ends.len(), values);
     }
 
     /// How many rows there are that somebody needs.
@@ -239,7 +236,7 @@ impl Tail {
     pub(crate) fn forget(&mut self, rows: usize) {
         self.gone += rows;
         let (gone, all) = (self.gone, self.all());
-        // Those that stay are moved to the front, into memory that is there, when they are the fewer.
+        // Those that stay are moved to the front when they are the fewer.
         if gone == 0 || gone < all - gone {
             return;
         }
@@ -250,11 +247,7 @@ impl Tail {
             }
             Ends::Explicit(ends) => drop(ends.drain(..gone)),
         }
-        for column in &mut self.columns {
-            let bytes = column.len() / all * gone;
-            column.as_slice_mut().copy_within(bytes.., 0);
-            column.truncate(column.len() - bytes);
-        }
+        self.values.forget(gone);
         (self.gone, self.passed_on) = (0, self.passed_on.saturating_sub(gone));
     }
 
@@ -278,12 +271,11 @@ impl Tail {
             Ends::Regular { t0, period, len } => Timeline::regular(t0, period, len, spans),
             Ends::Explicit(ends) => Timeline::explicit(ends.into(), spans),
         };
-        let columns = self.like.columns().iter().zip(self.columns);
+        let like = self.like.columns();
+        let columns = like.iter().zip(self.values.into_columns(like.len()));
         let arrays = columns.map(|(column, values)| {
             let data_type = column.array().data_type().clone();
-            let data = ArrayData::builder(data_type)
-                .len(all)
-                .add_buffer(Buffer::from(values));
+            let data = ArrayData::builder(data_type).len(all).add_buffer(values);
             // SAFETY: elements of arrays of this type one after the other, in memory that is aligned for any.
             make_array(unsafe { data.build_unchecked() })
         });
@@ -301,10 +293,6 @@ impl<'a> Fresh<'a> {
         self.tail.length
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.tail.all() - self.first
-    }
-
     pub(crate) fn ends(&self) -> EndsOf<'a> {
         match &self.tail.ends {
             Ends::Regular { t0, period, len } => EndsOf::Regular {
@@ -316,12 +304,14 @@ impl<'a> Fresh<'a> {
         }
     }
 
-    /// The elements of a column; of the first without a name.
-    pub(crate) fn column(&self, name: Option<&str>) -> Option<&'a [u8]> {
+    /// The elements of a column, part by part, each with how many rows it has; of the first without a name.
+    pub(crate) fn column(
+        &self,
+        name: Option<&str>,
+    ) -> Option<impl Iterator<Item = (usize, &'a [u8])> + use<'a>> {
         let mut columns = self.tail.like.columns().iter();
         let at = columns.position(|column| name.is_none_or(|name| column.name() == name))?;
-        let values = self.tail.columns[at].as_slice();
-        Some(&values[values.len() / self.tail.all() * self.first..])
+        Some(self.tail.values.elements_from(self.first, at))
     }
 }
 
@@ -332,13 +322,4 @@ fn is_number(column: &Column) -> bool {
     data_type.primitive_width().is_some()
         && *data_type != DataType::Float16
         && array.null_count() == 0
-}
-
-/// The elements of an array.
-fn bytes(array: &ArrayRef) -> &[u8] {
-    let array = array.as_ref();
-    downcast_primitive_array!(
-        array => array.values().inner().as_slice(),
-        other => unreachable!("{other} is no number")
-    )
 }

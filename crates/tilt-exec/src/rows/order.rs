@@ -1,6 +1,8 @@
 //! Order statistics of a window that slides: a sorted list while it is short; once it is long, bits in the order of all values, or, where values are still to come, sorted blocks.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::Range};
+
+use crate::memory::prefetch;
 
 /// From here on moving the elements of a sorted list costs more than counting bits.
 const LONG: usize = 2048;
@@ -145,6 +147,7 @@ impl Blocks {
         }
         let at = self.block_of(key);
         let block = &mut self.keys[at];
+        fetch(block);
         block.insert(block.partition_point(|k| *k < key), key);
         self.lasts[at] = self.lasts[at].max(key);
         self.before += usize::from(at < self.near);
@@ -162,6 +165,7 @@ impl Blocks {
         self.len -= 1;
         let at = self.block_of(key);
         let block = &mut self.keys[at];
+        fetch(block);
         let place = block.partition_point(|k| *k < key);
         debug_assert_eq!(block.get(place), Some(&key));
         block.remove(place);
@@ -206,6 +210,12 @@ fn room_for(keys: &[i64]) -> Vec<i64> {
     let mut block = Vec::with_capacity(BLOCK);
     block.extend_from_slice(keys);
     block
+}
+
+/// Asks for a block that is searched next. Of a long window it is in no near cache: its lines come together, and not one after the other as a search needs them.
+fn fetch(block: &[i64]) {
+    let Range { start, end } = block.as_ptr_range();
+    prefetch(start.cast()..end.cast());
 }
 
 /// How many elements of a level one of the next counts.
