@@ -276,7 +276,7 @@ fn on_many_data_sets(random: &mut Random, data_sets: u64, tally: &mut Tally) -> 
             };
             Some((*backend, found))
         };
-        let asked_for = &backends[..1 + usize::from(is_by_loops)];
+        let asked_for = &backends[..=usize::from(is_by_loops)];
         let Some((backend, found)) = asked_for.iter().find_map(differs) else {
             tally.agreed += 1;
             tally.empty += u64::from(right.is_empty());

@@ -26,6 +26,9 @@ pub(crate) const NAMES: [&str; 9] = [
     "yahoo",
 ];
 
+/// Makes a row for about so many events.
+type Build = fn(usize) -> Workload;
+
 pub(crate) fn entries() -> Vec<Entry> {
     /// Recurrences leave a second thread nothing to do.
     const IN_ORDER: f64 = 0.0;
@@ -36,7 +39,7 @@ pub(crate) fn entries() -> Vec<Entry> {
             .unfused(3.0),
         named("trend f32", trend::<f32>, 1.6).unfused(0.0),
     ];
-    let others: [(&str, [fn(usize) -> Workload; 2], f64); 7] = [
+    let others: [(&str, [Build; 2], f64); 7] = [
         ("rsi", [rsi::<f64>, rsi::<f32>], 1.6),
         ("normalize", [normalize::<f64>, normalize::<f32>], 1.6),
         ("impute", [impute::<f64>, impute::<f32>], 1.6),
@@ -58,7 +61,7 @@ pub(crate) fn entries() -> Vec<Entry> {
     entries
 }
 
-fn named(name: &str, build: fn(usize) -> Workload, two_threads: f64) -> Entry {
+fn named(name: &str, build: Build, two_threads: f64) -> Entry {
     Entry::new(name, build)
         .speed(Yardstick::Hand(0), 0.5)
         .two_threads(two_threads)
