@@ -321,7 +321,7 @@ def test_status_tells_the_memory_of_all_that_is_kept() -> None:
     live.late()
     assert live.status().memory == before
     # Of each key that ever came something is carried.
-    live = ticks().key_by("sym").select(total=tl.col("px").cum_sum()).session()
+    live = ticks().key_by("sym")["px"].cum_sum().session()
     live.push({"t": list(range(100)), "px": [1.0] * 100, "sym": [f"k{t}" for t in range(100)]})
     few = live.status().memory
     live.push({"t": list(range(100, 1000)), "px": [1.0] * 900, "sym": [f"k{t}" for t in range(100, 1000)]})

@@ -498,7 +498,9 @@ impl Session {
                 late.push(LateRow { row, fate, by });
             }
             apart(&mut late)?;
-            late.into_iter().for_each(|late| port.late.push(late));
+            for late in late {
+                port.late.push(late);
+            }
         }
         error.map_or(Ok(()), Err)
     }

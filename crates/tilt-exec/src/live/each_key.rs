@@ -706,6 +706,7 @@ mod tests {
             push(&mut live, 8, &|t| t % 7);
         }
         assert!(has_runs(&live));
+        told.push(live.finish(None).expect("runs"));
         let inputs = BTreeMap::from([("x".to_owned(), rows(1, all.into_iter()))]);
         let expected = query.run(&inputs, &options).expect("runs");
         let batch = |rows: &SnapshotBuffer| rows.to_record_batch(Layout::Interval).expect("rows");
