@@ -68,8 +68,8 @@ impl Values {
         self.rows -= rows;
         let mut rows = rows;
         while let Some(part) = self.parts.front_mut().filter(|_| rows > 0) {
-            let is_last_copied = matches!(part.columns, Columns::Copied(_)) && part.rows >= rows;
-            if is_last_copied || part.rows > rows {
+            let is_copied = matches!(part.columns, Columns::Copied(_));
+            if part.rows > rows || is_copied && part.rows == rows {
                 part.forget(rows);
                 return;
             }
@@ -186,8 +186,8 @@ mod tests {
             (5, 818),
             (4, 4),
             (511, 0),
-            (2, 514),
-            (900, 901),
+            (2, 513),
+            (900, 899),
         ] {
             let array: ArrayRef = Arc::new(Int64Array::from_iter_values(next..next + push));
             values.append(array.len(), std::iter::once(&array));
