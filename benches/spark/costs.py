@@ -43,7 +43,16 @@ class Costs:
         return (1 + halo) * (self.read + wider * self.read_bytes + run) + self.back
 
 
-COSTS = Costs(cross=0.42, find=0.28, move=0.36, read=0.0, back=0.2)
+COSTS = Costs(
+    cross=0.18,
+    find=0.09,
+    move=0.18,
+    read=0.03,
+    back=0.04,
+    cross_bytes=0.62,
+    move_bytes=0.60,
+    read_bytes=0.15,
+)
 """What was fitted last."""
 ENGINE = {"trend": 0.01, "few results": 0.001, "diff": 0.03, "z-score": 0.07}
 """What queries take themselves: measured in a process without Spark, those with a key on rows of 10,000 keys."""
