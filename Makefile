@@ -163,7 +163,7 @@ fuzz: ## run every fuzz target for FUZZ_SECONDS (20) seconds
 
 .PHONY: wheel
 wheel: ## build wheel and source distribution into dist/, test the wheel in a clean venv
-	@scripts/setup system python
+	@scripts/setup system python wheel
 	@scripts/wheel
 
 .PHONY: clean
