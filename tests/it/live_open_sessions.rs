@@ -207,6 +207,7 @@ fn what_reads_all_sessions_holds_all_rows() {
     for body in [
         "~s[t sessions ~x gap 30] = reduce len ~x[event]  ~y[t] = ~s[t] - ~s.prev(1)",
         "~y[t sessions ~x gap 30] = reduce len ~x[-inf : t]",
+        "~s[t sessions ~x gap 30] = reduce len ~x[event]  ~c[t at ~x] = coalesce(hold(~s[t], 300), 0)  ~y[t] = ~c.prev(2)",
         "~c[t every 10] = coalesce(hold(~x[t], 5).n, 0)  ~y[t sessions ~c gap 30 max 50] = reduce len ~c[event]",
     ] {
         let text = format!("input ~x: {{k: i64, a: f64, n: i64}} point {body} output ~y");

@@ -58,7 +58,9 @@ impl OpenSessions {
         let sees_all = Limits::of(program, lineage).back == i64::MAX;
         let holds = limits::obstacles(program, lineage, &past);
         let holds = holds.iter().any(|obstacle| obstacle.kind == Kind::Holds);
-        (!sees_all && !holds).then_some(Self {
+        // Sessions that are read so many events back may be any time back.
+        let counts = past.counts();
+        (!sees_all && !holds && !counts).then_some(Self {
             clocks,
             past,
             left: 0,

@@ -73,6 +73,11 @@ impl Past {
         self.inputs.get(&input).copied().unwrap_or(Back::NONE)
     }
 
+    /// Whether a number of events is part of how far back they look to some input.
+    pub(crate) fn counts(&self) -> bool {
+        self.inputs.values().any(|back| back.counts())
+    }
+
     /// The longest time that results look back, besides events; `None` if that has no bound.
     pub(crate) fn ticks(&self) -> Option<i64> {
         let mut backs = self.inputs.values();
